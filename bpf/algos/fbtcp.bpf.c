@@ -16,7 +16,8 @@
  *
  * Hooks: `pkts_acked` for RTTs, DP and the end of a round, because it also runs during recovery; `cong_avoid` for
  * growth, so that the kernel keeps PRR and its pacing rate; `ssthresh` and CA_EVENT_COMPLETE_CWR to come out of a
- * recovery as it was entered; `set_state` for the reduction after a mark, which must follow `ssthresh`.
+ * recovery as it was entered (fbtcp_recovery.h); `set_state` for the reduction after a mark, which must follow
+ * `ssthresh`.
  *
  * Deviations from the paper, and why:
  *  - Eq 1 is printed with a count of packets for DP; with its "/ 8" it can only be a rate in bits. Its minRtt is the
@@ -55,6 +56,8 @@
  * anew. Times are kept modulo 2^32 us (71 minutes).
  */
 #include "fbtcp_losses.h"
+#include "fbtcp_recovery.h"
+#include "fbtcp_state.h"
 #include "fbtcp_tables.h"
 #include <hotcc/fixed.h>
 #include <hotcc/kernel.h>
@@ -78,50 +81,7 @@ TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
 	"time without baseRtt seen after which the queue is drained to see it; 0: never");
 TUNABLE(u32, ecn_permille, 500, 500, 0, 1000, "permille", "share of W that stays after a mark");
 
-/* `rule` besides the tables' rows; AGAIN is added where a b row, or one of eqs 7-10, acted. */
-enum { RENO_STEP = 30, AGAIN = 100 };
-
-/* `flags` */
-#define DP_LIMITED 1U	   /* the application or a drain held the interval of DP back at its start */
-#define DRAINED 2U	   /* all that is in flight was sent after the drain had begun */
-#define LOST_BEFORE_PEP 4U /* something is missing in this round that no PEP saw */
-
 #define DRAIN_LEAST 4U
-
-struct fbtcp {
-	struct flow_account account;
-	u32 round_end FIELD("", "sequence number whose acknowledgement ends the running round");
-	u32 max_cwnd FIELD("segments", "maxCwnd, 0: none yet");
-	u32 max_time_us FIELD("us", "when an estimate last reached it");
-	u32 base_us FIELD("us", "baseRtt, 0: none yet");
-	u32 base_time_us FIELD("us", "when it was last seen, or looked for");
-	u32 drain_cwnd FIELD("segments", "W to go back to after the drain that looks for baseRtt, 0: no drain");
-	u32 round_min_us FIELD("us", "minRtt, the least RTT of the running round, 0: none yet");
-	u32 csi_q16 FIELD("1/65536", "CSI of the last round that had one");
-	u32 repeat FIELD("rounds", "how often in a row it was this row");
-	u32 step FIELD("segments", "what this round adds to W");
-	u32 step_left FIELD("segments", "how much of that is not yet paid out");
-	u32 step_price FIELD("segments", "W when the round began: what must be acknowledged for the whole step");
-	u32 growth FIELD("segments^2", "growth earned, not yet paid out; step_price makes a segment");
-	u32 dp_start_us FIELD("us", "when the running interval of DP began");
-	u32 dp_delivered FIELD("segments", "delivered at that time");
-	u32 span_delivered FIELD("segments", "delivered when the span began over which losses are counted");
-	u32 span_lost FIELD("segments", "lost when it began");
-	u32 loss_hold FIELD("rounds", "rounds to come in which W grows as in Divergence, after one over the loss cap");
-	u32 restore_cwnd FIELD("segments", "W to go back to after the recovery, 0: none");
-	u32 restore_ssthresh FIELD("segments", "ssthresh to go back to then");
-	u16 samples FIELD("", "RTT samples in the running round, 65535 at most");
-	u8 rule FIELD("", "row of the last round: 1-14 C1-C14, 21-26 D1-D6, 30 Reno's step, 0 none; +100: the b row");
-	u8 flags FIELD("", "1: interval of DP limited, 2: drained, 4: a loss that no PEP saw in this round");
-};
-FLOW_STATE(struct fbtcp);
-
-/* In a recovery, whose W is PRR's: what PRR leads W to, and what it goes back to in the end. */
-static __always_inline void target_set(struct tcp_sock *tp, struct fbtcp *flow, u64 to)
-{
-	flow->restore_cwnd = min(max(to, 2ULL), (u64)tp->snd_cwnd_clamp);
-	tp->snd_ssthresh = max(flow->restore_cwnd, 2U);
-}
 
 /* Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers. */
 static __always_inline void window_reduce(struct tcp_sock *tp, struct fbtcp *flow, u64 to, bool recovering)
@@ -129,24 +89,18 @@ static __always_inline void window_reduce(struct tcp_sock *tp, struct fbtcp *flo
 	u32 cwnd = max(to, 2ULL);
 
 	if (recovering) {
-		target_set(tp, flow, cwnd);
+		recovery_aim(tp, flow, cwnd);
 		return;
 	}
 	tp->snd_cwnd = cwnd;
 	tp->snd_ssthresh = max(max(min(tp->snd_ssthresh, cwnd), (u32)((u64)cwnd * 3 / 4)), 2U);
 }
 
-static __always_inline void step_set(struct fbtcp *flow, u32 segments)
-{
-	flow->step = segments;
-	flow->step_left = segments;
-}
-
-/* Raises W over the round that begins; a recovery's target at once, which PRR approaches with the ACKs. */
+/* Raises W over the round that begins; in a recovery at once, since PRR approaches it with the ACKs. */
 static __always_inline void window_raise(struct tcp_sock *tp, struct fbtcp *flow, u64 segments, bool recovering)
 {
 	if (recovering)
-		target_set(tp, flow, flow->restore_cwnd + segments);
+		recovery_aim(tp, flow, flow->restore_cwnd + segments);
 	else
 		step_set(flow, segments);
 }
@@ -236,7 +190,7 @@ static __always_inline bool slow_start_over(struct tcp_sock *tp, struct fbtcp *f
 /* A row fired, for the `repeat`th time running. */
 static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u32 row, u32 repeat, bool recovering)
 {
-	u32 cwnd = recovering ? flow->restore_cwnd : tp->snd_cwnd;
+	u32 cwnd = window_kept(tp, flow, recovering);
 	bool again = !row_raises(row) && repeat >= (row_holds(row) ? hold_rounds : repeat_rounds);
 	u64 window = window_by(row, again, cwnd);
 	u64 step;
@@ -290,7 +244,7 @@ static __always_inline void drain_round_end(struct tcp_sock *tp, struct fbtcp *f
 	flow->base_us = flow->round_min_us;
 	drain_abandon(tp, flow);
 	if (recovering)
-		target_set(tp, flow, cwnd);
+		recovery_aim(tp, flow, cwnd);
 	else
 		tp->snd_cwnd = min(max(tp->snd_cwnd, cwnd), tp->snd_cwnd_clamp);
 }
@@ -300,8 +254,8 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u8 state = tcp_ca_state(sk);
-	bool recovering = state == TCP_CA_Recovery && flow->restore_cwnd;
-	u32 cwnd = recovering ? flow->restore_cwnd : tp->snd_cwnd;
+	bool recovering = recovery_goes_on(flow, state);
+	u32 cwnd = window_kept(tp, flow, recovering);
 	u32 last_row = flow->rule % AGAIN;
 	u32 last_repeat = flow->repeat;
 	u32 csi_q16 = 0, row, left; /* CSI only of a round that has an RTT */
@@ -420,12 +374,9 @@ SEC("struct_ops") void BPF_PROG(fbtcp_cong_avoid, struct sock *sk, u32 ack, u32 
 /* Entry to a recovery, to the reduction after a mark, or to loss state. PRR keeps to the value returned. */
 SEC("struct_ops") u32 BPF_PROG(fbtcp_ssthresh, struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	struct fbtcp *flow = flow_state(sk);
 
-	flow->restore_cwnd = max(tp->snd_cwnd, 2U);
-	flow->restore_ssthresh = tp->snd_ssthresh;
-	step_set(flow, 0);
+	recovery_begin(tcp_sk(sk), flow);
 	place_losses(sk, flow, true);
 	return flow->restore_cwnd;
 }
@@ -437,7 +388,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 
 	if (new_state == TCP_CA_CWR) {
 		tp->snd_ssthresh = max(share(flow->drain_cwnd ?: tp->snd_cwnd, ecn_permille), 2ULL);
-		flow->restore_cwnd = 0;
+		recovery_drop(flow);
 		drain_abandon(tp, flow);
 	} else if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &flow->account);
@@ -449,24 +400,11 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 	}
 }
 
-/* The end of a recovery: W and ssthresh as they were, but no slow start any more. */
-static __always_inline void recovery_end(struct tcp_sock *tp, struct fbtcp *flow)
-{
-	u32 cwnd;
-
-	if (!flow->restore_cwnd)
-		return;
-	cwnd = min(max(tp->snd_cwnd, flow->restore_cwnd), tp->snd_cwnd_clamp);
-	tp->snd_cwnd = cwnd;
-	tp->snd_ssthresh = max(max(min(flow->restore_ssthresh, cwnd - 1), (u32)((u64)cwnd * 3 / 4)), 2U);
-	flow->restore_cwnd = 0;
-}
-
 /* W is still the old one; the kernel sets it to 1 afterwards. */
 static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	tp->snd_ssthresh = max((u32)((u64)tp->snd_cwnd * 3 / 4), 2U);
-	flow->restore_cwnd = 0;
+	recovery_drop(flow);
 	step_set(flow, 0);
 	flow->rule = 0;
 	flow->repeat = 0;
@@ -502,7 +440,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_cwnd_event, struct sock *sk, enum tcp_ca_e
 
 SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 {
-	flow_state(sk)->restore_cwnd = 0;
+	recovery_drop(flow_state(sk));
 	return tcp_reno_undo_cwnd(sk);
 }
 

@@ -7,30 +7,34 @@
 #include <hotcc/kernel.h>
 #include <hotcc/tags.h>
 
-/* Tables 2, 4 and 6; the paper's names. */
-TUNABLE(u32, a, 120, 120, 0, 1000000, "segments", "C1: W grows by, in a round");
-TUNABLE(u32, b, 100, 100, 0, 1000000, "segments", "C2: W grows by");
-TUNABLE(u32, c, 70, 70, 0, 1000000, "segments", "C3: W grows by");
-TUNABLE(u32, d, 60, 60, 0, 1000000, "segments", "C4: W grows by");
-TUNABLE(u32, e, 50, 50, 0, 1000000, "segments", "C5: W grows by");
-TUNABLE(u32, f, 40, 40, 0, 1000000, "segments", "C6: W grows by");
-TUNABLE(u32, g, 30, 30, 0, 1000000, "segments", "C7: W grows by");
-TUNABLE(u32, h, 25, 25, 0, 1000000, "segments", "C8: W grows by");
-TUNABLE(u32, i, 20, 20, 0, 1000000, "segments", "C9: W grows by");
-TUNABLE(u32, j, 10, 10, 0, 1000000, "segments", "C11: W shrinks by");
-TUNABLE(u32, k, 20, 20, 0, 1000000, "segments", "C11.b: W shrinks by");
-TUNABLE(u32, l, 25, 25, 0, 1000000, "segments", "C12: W shrinks by");
-TUNABLE(u32, m, 50, 50, 0, 1000000, "segments", "C12.b: W shrinks by");
-TUNABLE(u32, n_permille, 750, 750, 0, 1000, "permille", "C13: share of W that stays");
-TUNABLE(u32, o, 2, 2, 1, 1000, "", "C13.b: divisor of W");
-TUNABLE(u32, p_permille, 400, 400, 0, 1000, "permille", "C14: share of W that stays");
-TUNABLE(u32, q, 3, 3, 1, 1000, "", "C14.b: divisor of W");
-TUNABLE(u32, r, 1, 1, 0, 1000000, "segments", "D1: W grows by");
-TUNABLE(u32, s, 1, 1, 0, 1000000, "segments", "D2: W grows by");
-TUNABLE(u32, t_permille, 750, 750, 0, 1000, "permille", "D5: share of W that stays");
-TUNABLE(u32, u, 2, 2, 1, 1000, "", "D5.b: divisor of W");
-TUNABLE(u32, v, 2, 2, 1, 1000, "", "D6: divisor of W");
-TUNABLE(u32, w, 4, 4, 1, 1000, "", "D6.b: divisor of W");
+/* A constant of Tables 2, 4 and 6, named after its row; `was` is the name it had before, after the paper's letter. */
+#define CONSTANT(name, was, value, lowest, highest, unit, help_text) \
+	FORMERLY(name, was);                                         \
+	TUNABLE(u32, name, value, value, lowest, highest, unit, help_text)
+
+CONSTANT(c1_add, "a", 120, 0, 1000000, "segments", "C1: W grows by this in a round (a in the paper)");
+CONSTANT(c2_add, "b", 100, 0, 1000000, "segments", "C2: W grows by this (b in the paper)");
+CONSTANT(c3_add, "c", 70, 0, 1000000, "segments", "C3: W grows by this (c in the paper)");
+CONSTANT(c4_add, "d", 60, 0, 1000000, "segments", "C4: W grows by this (d in the paper)");
+CONSTANT(c5_add, "e", 50, 0, 1000000, "segments", "C5: W grows by this (e in the paper)");
+CONSTANT(c6_add, "f", 40, 0, 1000000, "segments", "C6: W grows by this (f in the paper)");
+CONSTANT(c7_add, "g", 30, 0, 1000000, "segments", "C7: W grows by this (g in the paper)");
+CONSTANT(c8_add, "h", 25, 0, 1000000, "segments", "C8: W grows by this (h in the paper)");
+CONSTANT(c9_add, "i", 20, 0, 1000000, "segments", "C9: W grows by this (i in the paper)");
+CONSTANT(c11_subtract, "j", 10, 0, 1000000, "segments", "C11: W shrinks by this (j in the paper)");
+CONSTANT(c11b_subtract, "k", 20, 0, 1000000, "segments", "C11.b: W shrinks by this (k in the paper)");
+CONSTANT(c12_subtract, "l", 25, 0, 1000000, "segments", "C12: W shrinks by this (l in the paper)");
+CONSTANT(c12b_subtract, "m", 50, 0, 1000000, "segments", "C12.b: W shrinks by this (m in the paper)");
+CONSTANT(c13_keep_permille, "n_permille", 750, 0, 1000, "permille", "C13: share of W that stays (n in the paper)");
+CONSTANT(c13b_divisor, "o", 2, 1, 1000, "", "C13.b: divisor of W (o in the paper)");
+CONSTANT(c14_keep_permille, "p_permille", 400, 0, 1000, "permille", "C14: share of W that stays (p in the paper)");
+CONSTANT(c14b_divisor, "q", 3, 1, 1000, "", "C14.b: divisor of W (q in the paper)");
+CONSTANT(d1_add, "r", 1, 0, 1000000, "segments", "D1: W grows by this (r in the paper)");
+CONSTANT(d2_add, "s", 1, 0, 1000000, "segments", "D2: W grows by this (s in the paper)");
+CONSTANT(d5_keep_permille, "t_permille", 750, 0, 1000, "permille", "D5: share of W that stays (t in the paper)");
+CONSTANT(d5b_divisor, "u", 2, 1, 1000, "", "D5.b: divisor of W (u in the paper)");
+CONSTANT(d6_divisor, "v", 2, 1, 1000, "", "D6: divisor of W (v in the paper)");
+CONSTANT(d6b_divisor, "w", 4, 1, 1000, "", "D6.b: divisor of W (w in the paper)");
 
 TUNABLE(u32, alpha_permille, 900, 900, 0, 1000, "permille", "eq 7: share of W that stays after hold_rounds in C10");
 TUNABLE(u32, beta_permille, 900, 900, 0, 1000, "permille", "eq 8: share of maxCwnd that stays then");
@@ -77,29 +81,29 @@ static __always_inline u64 part(u64 cwnd, u32 divisor)
  * ends of the printed ranges follow from that. `near`: CAD >= cad_high. Then what W becomes, and what it becomes when
  * the row fires for the third time running (C10, D3, D4: the 31st).
  */
-#define CONVERGENCE(ROW)                                                                            \
-	ROW(C1,  csi_full, diff <= diff_1, cwnd + a,                cwnd + a)                       \
-	ROW(C2,  csi_full, diff <= diff_2, cwnd + b,                cwnd + b)                       \
-	ROW(C3,  csi_full, diff <= diff_3, cwnd + c,                cwnd + c)                       \
-	ROW(C4,  csi_full, diff <= diff_4, cwnd + d,                cwnd + d)                       \
-	ROW(C5,  csi_full, true,           cwnd + e,                cwnd + e)                       \
-	ROW(C6,  csi_high, near,           cwnd + f,                cwnd + f)                       \
-	ROW(C7,  csi_high, true,           cwnd + g,                cwnd + g)                       \
-	ROW(C8,  csi_mid,  near,           cwnd + h,                cwnd + h)                       \
-	ROW(C9,  csi_mid,  true,           cwnd + i,                cwnd + i)                       \
-	ROW(C10, csi_low,  true,           cwnd,                    share(cwnd, alpha_permille))    \
-	ROW(C11, csi_poor, near,           less(cwnd, j),           less(cwnd, k))                  \
-	ROW(C12, csi_poor, true,           less(cwnd, l),           less(cwnd, m))                  \
-	ROW(C13, 0,        near,           share(cwnd, n_permille), part(cwnd, o))                  \
-	ROW(C14, 0,        true,           share(cwnd, p_permille), part(cwnd, q))
+#define CONVERGENCE(ROW)                                                                                        \
+	ROW(C1,  csi_full,  diff <= diff_1, cwnd + c1_add,                   cwnd + c1_add)                     \
+	ROW(C2,  csi_full,  diff <= diff_2, cwnd + c2_add,                   cwnd + c2_add)                     \
+	ROW(C3,  csi_full,  diff <= diff_3, cwnd + c3_add,                   cwnd + c3_add)                     \
+	ROW(C4,  csi_full,  diff <= diff_4, cwnd + c4_add,                   cwnd + c4_add)                     \
+	ROW(C5,  csi_full,  true,           cwnd + c5_add,                   cwnd + c5_add)                     \
+	ROW(C6,  csi_high,  near,           cwnd + c6_add,                   cwnd + c6_add)                     \
+	ROW(C7,  csi_high,  true,           cwnd + c7_add,                   cwnd + c7_add)                     \
+	ROW(C8,  csi_mid,   near,           cwnd + c8_add,                   cwnd + c8_add)                     \
+	ROW(C9,  csi_mid,   true,           cwnd + c9_add,                   cwnd + c9_add)                     \
+	ROW(C10, csi_low,   true,           cwnd,                            share(cwnd, alpha_permille))       \
+	ROW(C11, csi_poor,  near,           less(cwnd, c11_subtract),        less(cwnd, c11b_subtract))         \
+	ROW(C12, csi_poor,  true,           less(cwnd, c12_subtract),        less(cwnd, c12b_subtract))         \
+	ROW(C13, 0,         near,           share(cwnd, c13_keep_permille),  part(cwnd, c13b_divisor))          \
+	ROW(C14, 0,         true,           share(cwnd, c14_keep_permille),  part(cwnd, c14b_divisor))
 
-#define DIVERGENCE(ROW)                                                                             \
-	ROW(D1,  csi_probe, true,          cwnd + r,                cwnd + r)                       \
-	ROW(D2,  csi_mid,  near,           cwnd + s,                cwnd + s)                       \
-	ROW(D3,  csi_mid,  true,           cwnd,                    share(cwnd, gamma_permille))    \
-	ROW(D4,  csi_low,  true,           cwnd,                    share(cwnd, gamma_permille))    \
-	ROW(D5,  csi_poor, true,           share(cwnd, t_permille), part(cwnd, u))                  \
-	ROW(D6,  0,        true,           part(cwnd, v),           part(cwnd, w))
+#define DIVERGENCE(ROW)                                                                                         \
+	ROW(D1,  csi_probe, true,           cwnd + d1_add,                   cwnd + d1_add)                     \
+	ROW(D2,  csi_mid,   near,           cwnd + d2_add,                   cwnd + d2_add)                     \
+	ROW(D3,  csi_mid,   true,           cwnd,                            share(cwnd, gamma_permille))       \
+	ROW(D4,  csi_low,   true,           cwnd,                            share(cwnd, gamma_permille))       \
+	ROW(D5,  csi_poor,  true,           share(cwnd, d5_keep_permille),   part(cwnd, d5b_divisor))           \
+	ROW(D6,  0,         true,           part(cwnd, d6_divisor),          part(cwnd, d6b_divisor))
 
 static __always_inline bool at_least(u32 ratio_q16, u32 permille)
 {

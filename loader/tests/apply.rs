@@ -3,20 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+use common::held_file::opens_without_the_lock;
 use common::*;
 use hotcc::cgroup::cgroup2_root;
-use hotcc_abi::pins;
 use hotcc_testbed::statistics::median;
-use nix::fcntl::{Flock, FlockArg};
-use nix::libc;
 use serde_json::Value;
-use std::ffi::CString;
-use std::fs::File;
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const DIFFERENT: i32 = 5;
 
@@ -231,45 +225,6 @@ fn a_step_that_fails_undoes_those_before_it() {
     same(&change.before);
 }
 
-/// Blocks each open of a file until the test allows it.
-struct HeldFile(File);
-
-impl HeldFile {
-    fn new(path: &str) -> Self {
-        let path = CString::new(path).unwrap();
-        let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
-        // SAFETY: the call takes only numbers.
-        let group = unsafe { libc::fanotify_init(flags, libc::O_RDONLY as u32) };
-        assert!(group >= 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: the descriptor was just created, and has no other owner.
-        let group = unsafe { File::from_raw_fd(group) };
-        let (add, opening) = (libc::FAN_MARK_ADD, libc::FAN_OPEN_PERM);
-        // SAFETY: the group is open, and the path ends with a NUL.
-        let marked = unsafe { libc::fanotify_mark(group.as_raw_fd(), add, opening, libc::AT_FDCWD, path.as_ptr()) };
-        assert_eq!(marked, 0, "{}", std::io::Error::last_os_error());
-        Self(group)
-    }
-
-    /// Calls `held` while a process that opens the file waits, and then lets it continue; returns `false` if no process
-    /// waits.
-    fn opening(&mut self, held: impl FnOnce()) -> bool {
-        let mut event = [0; 24]; // struct fanotify_event_metadata, whose `fd` is at 16
-        match self.0.read(&mut event) {
-            Ok(read) => assert_eq!(read, event.len()),
-            Err(none) => {
-                assert_eq!(none.kind(), std::io::ErrorKind::WouldBlock);
-                return false;
-            }
-        }
-        // SAFETY: the kernel created the descriptor for this event, and it has no other owner.
-        let opened = unsafe { OwnedFd::from_raw_fd(i32::from_ne_bytes(event[16..20].try_into().unwrap())) };
-        held();
-        let response = [opened.as_raw_fd().to_ne_bytes(), libc::FAN_ALLOW.to_ne_bytes()].concat();
-        self.0.write_all(&response).unwrap();
-        true
-    }
-}
-
 #[test]
 fn files_are_read_without_the_lock() {
     let Some(test) = Applied::new("files_are_read_without_the_lock") else { return };
@@ -281,28 +236,32 @@ fn files_are_read_without_the_lock() {
     for (arguments, fails_at) in
         [(&["apply", &*nothing][..], "step1"), (&["unload", "--all"], "step1"), (&["apply", &loaded], "")]
     {
-        let mut file = HeldFile::new(&object);
         let mut command = Command::new(hotcc_path());
-        command.args(arguments).env("HOTCC_FAIL_AT", fails_at).stderr(Stdio::null()).stdout(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut opened = 0;
-        let status = loop {
-            let held = || {
-                let lock = File::open(Path::new(pins::RUN).join("lock")).unwrap();
-                let free = Flock::lock(lock, FlockArg::LockExclusiveNonblock).is_ok();
-                assert!(free, "hotcc {arguments:?} holds the lock while it opens the file");
-            };
-            opened += u32::from(file.opening(held));
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        assert!(opened > 0, "hotcc {arguments:?} did not open the file");
-        assert_eq!(status.success(), fails_at.is_empty(), "hotcc {arguments:?}: {status}");
-        drop(file);
-        same(&loaded); // what was unloaded was loaded again
+        command.args(arguments).env("HOTCC_FAIL_AT", fails_at).stderr(Stdio::null());
+        let output = opens_without_the_lock(&mut command, &object);
+        assert_eq!(output.status.success(), fails_at.is_empty(), "hotcc {arguments:?}: {output:?}");
+        same(&loaded); // what was unloaded is loaded again
     }
+}
+
+/// Without struct_ops links, a version is loaded again from its file to come back.
+#[test]
+fn files_to_roll_back_to_are_read_without_the_lock() {
+    let Some(test) = Applied::new("files_to_roll_back_to_are_read_without_the_lock") else { return };
+    let object = test.0.file("slow.bpf.o", hotcc_bpf::algo("westwoodp").unwrap().bytes);
+    let before = test.file("before.toml", &format!("[[algorithm]]\nobject = '{object}'\nname = 'ap_slow'\n"));
+    let after = "[[algorithm]]\nobject = 'dcm'\nname = 'ap_slow'\n[[algorithm]]\nobject = 'dtcp'\nname = 'ap_too'\n";
+    let after = test.file("after.toml", after);
+    let apply = |file: &str, fails_at: &str| {
+        let mut command = Command::new(hotcc_path());
+        command.args(["apply", file]).env("HOTCC_FAIL_AT", fails_at).env("HOTCC_NO_LINKS", "1");
+        command
+    };
+    assert!(apply(&before, "").status().unwrap().success());
+    let output = opens_without_the_lock(&mut apply(&after, "step1"), &object);
+    let message = hotcc_testbed::command::failed(1, &output);
+    assert!(message.contains("nothing changed"), "{message}");
+    same(&before);
 }
 
 #[test]
@@ -371,6 +330,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_line() {
             "[[algorithm]]\nobject = 'dtcp'\n[algorithm.tunables]\neta = 2\nqeue = 'rtt'\n",
             ":5: no tunable `qeue`; did you",
         ),
+        ("[[algorithm]]\nobject = 'fbtcp'\ntunables.a = 60\n", ":3: tunable `a` is now `c1_add`"),
         ("[[algorithm]]\nobject = 'dtcp'\ntunables.eta = 99\n", ":3: invalid value `99` for eta: out of range 1..16"),
         (
             "[[algorithm]]\nobject = 'dtcp'\ntunables.eta = true\n",

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+use common::held_file::{held_at_openings, opens_without_the_lock};
 use common::*;
 use hotcc_abi::pins;
 use hotcc_testbed::command::failed;
@@ -107,4 +108,39 @@ fn other_users_hold_no_lock() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("Permission denied"), "{}: {said}", path.display());
     }
+}
+
+/// Without struct_ops links, a version is loaded again from its file to come back.
+#[test]
+fn a_rollback_opens_files_without_the_lock() {
+    let Some(test) = kernel_test("a_rollback_opens_files_without_the_lock", &["lock_back"]) else { return };
+    let object = test.file("slow.bpf.o", hotcc_bpf::algo("westwoodp").unwrap().bytes);
+    let hotcc = |arguments: &[&str]| {
+        let mut command = Command::new(hotcc_path());
+        command.args(arguments).env("HOTCC_NO_LINKS", "1");
+        command
+    };
+    let succeeds = |arguments: &[&str]| {
+        let output = hotcc(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    };
+    let rollback = || hotcc(&["rollback", "lock_back"]);
+    let serves = |object: &str| assert_eq!(status_of("lock_back").unwrap()["object"], object);
+    succeeds(&["load", &object, "--as", "lock_back"]);
+    succeeds(&["swap", "lock_back", "dtcp"]);
+    let output = opens_without_the_lock(&mut rollback(), &object);
+    assert!(output.status.success(), "{output:?}");
+    serves(&object);
+    succeeds(&["rollback", "lock_back"]);
+    serves("builtin:dtcp");
+    // another process swaps while the file is read
+    let output = held_at_openings(&mut rollback(), &object, || {
+        succeeds(&["swap", "lock_back", "crest"]);
+        succeeds(&["swap", "lock_back", "dcm"]);
+    });
+    let message = failed(1, &output);
+    assert!(message.contains("was loaded or swapped by another process in the meantime"), "{message}");
+    serves("builtin:dcm");
+    succeeds(&["rollback", "lock_back"]);
+    serves("builtin:crest");
 }

@@ -128,7 +128,7 @@ fn names() {
 
 #[test]
 fn tunables() {
-    let Some(test) = kernel_test("tunables", &["dtcp"]) else { return };
+    let Some(test) = kernel_test("tunables", &["dtcp", "fbtcp"]) else { return };
     let set = |assignment| ["load", "dtcp", "--set", assignment];
     refused(&test, 2, &set("no_such=1"), "no tunable `no_such`; available: epoch_us, filter");
     refused(&test, 2, &set("eta=17"), "invalid value `17` for eta: out of range 1..16");
@@ -149,6 +149,11 @@ fn tunables() {
     refused(&test, 2, &["get", "dtcp", "no_such"], "no tunable `no_such`; available: epoch_us, filter");
     ok(&["set", "dtcp", " eta = 3", "g_permille= 400"]);
     assert_eq!((&*ok(&["get", "dtcp", "eta"]), &*ok(&["get", "dtcp", "g_permille"])), ("3\n", "400\n"));
+    // one that had another name
+    refused(&test, 2, &["load", "fbtcp", "--set", "a=60"], "tunable `a` is now `c1_add`");
+    ok(&["load", "fbtcp"]);
+    refused(&test, 2, &["set", "fbtcp", "a=60"], "tunable `a` is now `c1_add`");
+    refused(&test, 2, &["get", "fbtcp", "w"], "tunable `w` is now `d6b_divisor`");
     refused(&test, 2, &["unload", "dtcp", "--fallback", "no_such_cc"], "invalid fallback `no_such_cc`; available: ");
     assert!(registered("dtcp"));
 }

@@ -46,6 +46,9 @@
 /* Before a TUNABLE_CHOICE: what whoever sets it to the value of that name is warned of. */
 #define CHOICE_WARNING(choice, name, text) extern u32 choice HOTCC_TAG("hotcc:warning|name=" name "|help=" text)
 
+/* Before a tunable that had another name: the error for that name gives the new one, and a swap keeps the value. */
+#define FORMERLY(tunable, was) extern u32 tunable HOTCC_TAG("hotcc:was|name=" was)
+
 /* On a field of the per-flow state. */
 #define FIELD(unit, help_text) HOTCC_TAG("hotcc:field|unit=" unit "|help=" help_text)
 

@@ -70,15 +70,36 @@ fn any_tunables(random: &mut Random) -> Tunables {
         return t;
     }
     if random.once_in(3) {
-        let steps = [&mut t.a, &mut t.b, &mut t.c, &mut t.d, &mut t.e, &mut t.f, &mut t.g, &mut t.h, &mut t.i];
-        for step in steps.into_iter().chain([&mut t.j, &mut t.k, &mut t.l, &mut t.m, &mut t.r, &mut t.s]) {
+        let steps = [
+            &mut t.c1_add,
+            &mut t.c2_add,
+            &mut t.c3_add,
+            &mut t.c4_add,
+            &mut t.c5_add,
+            &mut t.c6_add,
+            &mut t.c7_add,
+            &mut t.c8_add,
+            &mut t.c9_add,
+        ];
+        for step in steps.into_iter().chain([
+            &mut t.c11_subtract,
+            &mut t.c11b_subtract,
+            &mut t.c12_subtract,
+            &mut t.c12b_subtract,
+            &mut t.d1_add,
+            &mut t.d2_add,
+        ]) {
             *step = random.pick(&[*step, 0, 1, 2, 1000]);
         }
-        for divisor in [&mut t.o, &mut t.q, &mut t.u, &mut t.v, &mut t.w] {
+        for divisor in
+            [&mut t.c13b_divisor, &mut t.c14b_divisor, &mut t.d5b_divisor, &mut t.d6_divisor, &mut t.d6b_divisor]
+        {
             *divisor = random.pick(&[*divisor, 0, 1, 10]);
         }
         let kept = [&mut t.alpha_permille, &mut t.beta_permille, &mut t.gamma_permille, &mut t.theta_permille];
-        for part in kept.into_iter().chain([&mut t.n_permille, &mut t.p_permille, &mut t.t_permille]) {
+        for part in
+            kept.into_iter().chain([&mut t.c13_keep_permille, &mut t.c14_keep_permille, &mut t.d5_keep_permille])
+        {
             *part = random.pick(&[*part, 0, 1, 333, 1000]);
         }
     }

@@ -97,7 +97,7 @@ fn windows_are_those_of_tables_2_4_and_6() {
     }
     // a subtraction ends at 0, a divisor of 0 divides by nothing
     assert_eq!((tables.window(12, false, 24), tables.window(12, true, 24)), (0, 0));
-    algo.set_tunable("q", 0);
+    algo.set_tunable("c14b_divisor", 0);
     assert_eq!(tables.window(14, true, 1001), 1001);
 }
 
@@ -147,6 +147,6 @@ fn windows_do_not_overflow() {
         let window = tables.window(row, false, 0x7fff_ffff);
         assert!(window <= 0x7fff_ffff + 120, "row {row}: {window}");
     }
-    algo.set_tunable("a", 1_000_000);
+    algo.set_tunable("c1_add", 1_000_000);
     assert_eq!(tables.window(1, false, u32::MAX), u64::from(u32::MAX) + 1_000_000);
 }

@@ -84,7 +84,7 @@ pub fn explain(file: &Path, query: &FlowQuery) -> Result<Explained> {
 fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<String>, Lock)> {
     need_root(command)?;
     need_bpffs()?;
-    let files = steps::Files::read(&declared)?;
+    let files = steps::read_files(&declared)?;
     let lock = begin(command)?;
     let steps = plan::plan(declared)?;
     let warnings = steps::carry_out(&steps, files)?;

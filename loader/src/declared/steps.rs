@@ -6,28 +6,19 @@ use crate::failpoint;
 use crate::object::Source;
 use crate::ops::{self, Tunables, tune};
 use crate::registry::Algo;
+use crate::registry::files::{Files, object_of};
 use crate::tunables::present::{Changed, Value};
 use crate::{policy, rx, sysctl};
-use hotcc_abi::version::Meta;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result};
 use hotcc_host::netns::{self, NetNs};
-use std::collections::HashMap;
 
-/// The object file of each algorithm that is loaded and not declared; undoing its unload loads it again from this file.
-pub(super) struct Files(HashMap<String, Result<Source>>);
-
-impl Files {
-    /// Reads the files. Call it without holding the lock.
-    pub(super) fn read(declared: &Declared) -> Result<Self> {
-        let undeclared = Algo::all()?.into_iter().filter(|algo| !declared.has_algorithm(&algo.name));
-        Ok(Self(undeclared.map(|algo| (algo.name.clone(), source_of(&algo.name))).collect()))
-    }
-
-    fn take(&mut self, name: &str) -> Result<Source> {
-        let missing = || Error::failed(format!("{name} was loaded by another process in the meantime"));
-        self.0.remove(name).unwrap_or_else(|| Err(missing()))
-    }
+/// Reads the files that undoing a step may need: undoing an unload loads the algorithm again, and so does undoing a swap if
+/// there is no struct_ops link. Call it without holding the lock.
+pub(super) fn read_files(declared: &Declared) -> Result<Files> {
+    let loaded_again = |algo: &Algo| !declared.has_algorithm(&algo.name) || !algo.link_path().exists();
+    let serving: Result<Vec<_>> = Algo::all()?.iter().filter(|algo| loaded_again(algo)).map(Algo::current).collect();
+    Ok(Files::read(serving?.into_iter().flatten()))
 }
 
 /// Carries out all steps, or undoes those that were done. Returns warnings. Call it with the lock held.
@@ -38,7 +29,7 @@ pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>>
         failpoint::kill(&place);
         match failpoint::fail(&place).and_then(|()| carry_out_one(step, &mut files, &mut warnings)) {
             Ok(undo) => done.push((step, undo)),
-            Err(error) => return Err(undo_all(done, error, &format!("cannot {}", what(step)))),
+            Err(error) => return Err(undo_all(done, files, error, &format!("cannot {}", what(step)))),
         }
     }
     failpoint::kill("applied");
@@ -46,11 +37,11 @@ pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>>
 }
 
 /// Undoes the steps, the last one first. If one cannot be undone, the others are still undone.
-fn undo_all(done: Vec<(&Step, Undo<'_>)>, error: Error, tried: &str) -> Error {
+fn undo_all(done: Vec<(&Step, Undo<'_>)>, mut files: Files, error: Error, tried: &str) -> Error {
     let mut left = Vec::new();
     for (step, undo) in done.into_iter().rev() {
         failpoint::kill("undo");
-        if let Err(why) = undo.carry_out() {
+        if let Err(why) = undo.carry_out(&mut files) {
             left.push(format!("{} ({why:#})", what(step)));
         }
     }
@@ -140,11 +131,11 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
 }
 
 impl Undo<'_> {
-    fn carry_out(self) -> Result<()> {
+    fn carry_out(self, files: &mut Files) -> Result<()> {
         match self {
             Undo::Nothing => Ok(()),
             Undo::Unload(name) => ops::unload_locked(name, None).map(|_| ()),
-            Undo::Rollback(name) => ops::rollback_and_count(name, false).map(|_| ()),
+            Undo::Rollback(name) => ops::rollback_and_count(name, false, files).map(|_| ()),
             Undo::Set(name, values) => tune::set_locked(name, &values).map(|_| ()),
             Undo::Default(netns, name) => sysctl::set_default_in(netns, name),
             Undo::Load(request, namespaces) => {
@@ -165,26 +156,12 @@ impl Undo<'_> {
 
 /// Returns the request and the object that load the serving version again.
 fn request_of(algo: &Algo, files: &mut Files) -> Result<(ops::Request, Source)> {
-    let source = files.take(&algo.name)?;
     let (_, serving) = Algo::serving(&algo.name)?;
+    let source = files.take(&algo.name, &serving)?;
     let meta = serving.meta()?;
-    if source.sha256() != meta.sha256 {
-        return Err(Error::failed(format!("{} has changed since it was loaded", text(&meta.object))));
-    }
     let (object, profile) = (object_of(&meta), text(&meta.profile));
     let set = assignments(serving.settings()?.into_iter().map(Value::from).collect());
     Ok((ops::Request { object, cc_name: Some(algo.name.clone()), profile, set }, source))
-}
-
-fn source_of(name: &str) -> Result<Source> {
-    let (_, serving) = Algo::serving(name)?;
-    Source::find(&object_of(&serving.meta()?))
-}
-
-/// Returns the name of the built-in algorithm, or the path, that a version was loaded from.
-fn object_of(meta: &Meta) -> String {
-    let origin = text(&meta.object);
-    origin.strip_prefix("builtin:").map_or(origin.clone(), str::to_owned)
 }
 
 fn assignments(values: Vec<Value>) -> Vec<String> {

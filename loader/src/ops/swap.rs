@@ -5,10 +5,11 @@ use super::switch::{Counter, Outcome, Pending, counter, finish};
 use crate::failpoint;
 use crate::object::{Opened, Source};
 use crate::registry::counters::count;
+use crate::registry::files::Files;
 use crate::registry::install::{self, pin_version, prepare};
-use crate::registry::{self, Algo, Version, begin};
+use crate::registry::{self, Algo, Version, begin, need_bpffs};
 use crate::tunables::{Section, Setting, present, values};
-use hotcc_host::error::{Error, Result};
+use hotcc_host::error::{Error, Result, need_root};
 use std::time::Instant;
 
 /// The values that a swap starts from.
@@ -90,18 +91,24 @@ fn swap_locked(
 
 /// Rolls `name` back to its previous version. A second rollback redoes the swap.
 pub fn rollback(name: &str, live: bool) -> Result<Outcome> {
+    need_root("hotcc rollback")?;
+    need_bpffs()?;
+    let algo = Algo::named(name);
+    // with links, the kernel still has the previous version
+    let loaded_again = if algo.link_path().exists() { None } else { algo.previous()? };
+    let mut files = Files::read(loaded_again);
     let _lock = begin("hotcc rollback")?;
-    rollback_and_count(name, live)
+    rollback_and_count(name, live, &mut files)
 }
 
 /// Like [`rollback`]. Call it with the lock held.
-pub(crate) fn rollback_and_count(name: &str, live: bool) -> Result<Outcome> {
-    let outcome = rollback_locked(name, live, counter());
+pub(crate) fn rollback_and_count(name: &str, live: bool, files: &mut Files) -> Result<Outcome> {
+    let outcome = rollback_locked(name, live, files, counter());
     count(|c| if outcome.is_ok() { c.rollbacks += 1 } else { c.rollback_failures += 1 });
     outcome
 }
 
-fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> {
+fn rollback_locked(name: &str, live: bool, files: &mut Files, counter: Counter) -> Result<Outcome> {
     let (algo, serving) = Algo::serving(name)?;
     algo.gc()?;
     let previous =
@@ -111,7 +118,7 @@ fn rollback_locked(name: &str, live: bool, counter: Counter) -> Result<Outcome> 
     previous.mark_pending()?;
     failpoint::kill("pinned");
     let started = Instant::now();
-    let back = install::put_back(&algo, &serving, &previous)
+    let back = install::put_back(&algo, &serving, &previous, files)
         .map_err(|e| e.during(&format!("cannot roll back {name}; the current version continues to serve")))?;
     Ok(Outcome { tunables_changed, ..finish(&algo, &back, Some(swaps), live, Pending { started, counter }) })
 }

@@ -2,6 +2,7 @@
 
 use super::algo::Algo;
 use super::bpffs::remove_tree;
+use super::files::Files;
 use super::value_map::create_value_map;
 use super::version::Version;
 use crate::failpoint;
@@ -112,15 +113,16 @@ pub(crate) fn replace(algo: &Algo, old: &Version, loaded: &mut Loaded) -> Result
         .tried(|| format!("the kernel refuses to put the new version behind {name}"))
 }
 
-/// Replaces `serving` by `previous`, which served before. Returns the version that serves then.
-pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Result<Version> {
+/// Replaces `serving` by `previous`, which served before; on kernels without links, it needs the file of `previous`.
+/// Returns the version that serves then.
+pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version, files: &mut Files) -> Result<Version> {
     if let Some(link) = open_link(algo)? {
         sys::link_update(link, previous.need_map("map")?.as_fd(), serving.need_map("map")?.as_fd())
             .tried(|| format!("the kernel refuses to put the previous version back behind {}", algo.name))?;
         return Ok(previous.clone());
     }
     // A map can be registered only once, so an equal one is loaded and registered.
-    let (again, mut loaded) = load_again(algo, previous)?;
+    let (again, mut loaded) = load_again(algo, previous, files)?;
     unregister(serving)?;
     register(algo, &mut loaded).map_err(|error| restore(algo, serving, error))?;
     remove_tree(&previous.dir)?;
@@ -128,9 +130,11 @@ pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version) -> Re
 }
 
 /// Registers `version` again after its replacement failed with `error`, on kernels without links. Returns `error`, and
-/// adds the reason if `version` could not be registered.
+/// adds the reason if `version` could not be registered. Nothing serves in the meantime, so it reads the file at once,
+/// although the lock is held.
 fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
-    let restored = load_again(algo, version).and_then(|(_, mut loaded)| register(algo, &mut loaded));
+    let mut files = Files::read([version.clone()]);
+    let restored = load_again(algo, version, &mut files).and_then(|(_, mut loaded)| register(algo, &mut loaded));
     match restored {
         Ok(()) => error,
         Err(why) => error.and(&format!("the old version could not be registered again: {why:#}")),
@@ -148,13 +152,9 @@ fn commit(ops: &mut libbpf_rs::MapMut<'_>, name: &str) -> Result<()> {
 }
 
 /// Loads a version's object again, with the version's current tunables.
-fn load_again(algo: &Algo, version: &Version) -> Result<(Version, Loaded)> {
+fn load_again(algo: &Algo, version: &Version, files: &mut Files) -> Result<(Version, Loaded)> {
+    let source = files.take(&algo.name, version)?;
     let meta = version.meta()?;
-    let origin = text(&meta.object);
-    let source = Source::find(origin.strip_prefix("builtin:").unwrap_or(&origin))?;
-    if source.sha256() != meta.sha256 {
-        return Err(Error::failed(format!("{origin} has changed since it was loaded; swap to the version you want")));
-    }
     let mut opened = source.open()?;
     opened.rename(&algo.name)?;
     let [data, rodata] = [version.section(Section::Data)?, version.section(Section::Rodata)?];

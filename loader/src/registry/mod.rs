@@ -17,6 +17,7 @@ mod algo;
 mod bpffs;
 pub mod counters;
 pub(crate) mod defaults;
+pub(crate) mod files;
 pub(crate) mod install;
 mod lock;
 pub mod registrations;

@@ -38,6 +38,9 @@ impl Section {
 pub struct Tunable {
     /// Name of the variable.
     pub name: String,
+    /// Former name, if it was renamed.
+    #[serde(skip)]
+    pub was: Option<String>,
     /// Unit; empty for a plain number.
     pub unit: String,
     /// Least value.
@@ -63,6 +66,11 @@ pub struct Tunable {
 }
 
 impl Tunable {
+    /// Whether it is a tunable of another object, perhaps renamed since.
+    pub(crate) fn continues(&self, before: &Self) -> bool {
+        self.name == before.name || self.was.as_ref() == Some(&before.name)
+    }
+
     pub(crate) fn contradiction(&self) -> Option<String> {
         let Self { name, min, max, .. } = self;
         let (lowest, highest) = self.place.range();

@@ -23,17 +23,17 @@ pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
         .ok_or_else(|| Error::usage(format!("invalid assignment `{text}`: expected TUNABLE=VALUE")))?;
     let (name, value) = (name.trim(), value.trim());
     let tunable = tunables.iter().find(|t| t.name == name);
-    let tunable = tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| t.name.as_str())))?;
+    let tunable = tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| (&*t.name, t.was.as_deref()))))?;
     let value = parse_value(tunable, value)?;
     Ok(Setting { tunable: tunable.clone(), value })
 }
 
-/// Returns the values of `old` that carry over to `tunables`, which are of another object: name and unit must be the
-/// same, and the value within the new range. Choices carry over by name.
+/// Returns the values of `old` that carry over to `tunables`, which are of another object: the unit must be the same, the name
+/// the same or the former one, and the value within the new range. Choices carry over by name.
 #[must_use]
 pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
     let carried = tunables.iter().filter_map(|tunable| {
-        let same = |o: &&Setting| o.tunable.name == tunable.name && o.tunable.unit == tunable.unit;
+        let same = |o: &&Setting| tunable.continues(&o.tunable) && o.tunable.unit == tunable.unit;
         let Setting { tunable: before, value } = old.iter().find(same)?;
         let value = match (before.choices.is_empty(), tunable.choices.is_empty()) {
             (true, true) => *value,
@@ -56,9 +56,14 @@ pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: 
     Ok(settings)
 }
 
-/// Returns the error for an unknown tunable, with the nearest known name and the list of all.
-pub fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Error {
-    let known: Vec<&str> = known.collect();
+/// Returns the error for an unknown tunable: with its present name, if `name` is a former one, or else with the nearest
+/// known name and the list of all. `known` are names, each with its former one.
+pub fn unknown<'a>(name: &str, known: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Error {
+    let known: Vec<_> = known.collect();
+    if let Some((now, _)) = known.iter().find(|(_, was)| *was == Some(name)) {
+        return Error::usage(format!("tunable `{name}` is now `{now}`"));
+    }
+    let known: Vec<&str> = known.into_iter().map(|(now, _)| now).collect();
     Error::usage(format!("no tunable `{name}`{}", nearest::hint(name, &known)))
 }
 
@@ -101,6 +106,7 @@ mod tests {
     fn tunable(name: &str, unit: &str, min: i128, max: i128, choices: &[&str]) -> Tunable {
         Tunable {
             name: name.to_owned(),
+            was: None,
             unit: unit.to_owned(),
             min,
             max,
@@ -116,7 +122,8 @@ mod tests {
 
     #[test]
     fn a_wrong_name_or_value_names_the_nearest_right_one() {
-        let tunables = [tunable("alpha_permille", "", 0, 1000, &[]), tunable("queue", "", 0, 1, &["bandwidth", "rtt"])];
+        let queue = Tunable { was: Some("q".to_owned()), ..tunable("queue", "", 0, 1, &["bandwidth", "rtt"]) };
+        let tunables = [tunable("alpha_permille", "", 0, 1000, &[]), queue];
         for (text, message) in [
             ("alpha=3", "no tunable `alpha`; did you mean `alpha_permille`? Available: alpha_permille, queue"),
             ("zzz=3", "no tunable `zzz`; available: alpha_permille, queue"),
@@ -125,6 +132,7 @@ mod tests {
             ("alpha_permille=1001", "invalid value `1001` for alpha_permille: out of range 0..1000"),
             ("alpha_permille=x", "invalid value `x` for alpha_permille: expected a whole number in 0..1000"),
             ("queue", "invalid assignment `queue`: expected TUNABLE=VALUE"),
+            ("q=rtt", "tunable `q` is now `queue`"),
         ] {
             assert_eq!(parse(&tunables, text).unwrap_err().to_string(), message);
         }
@@ -143,6 +151,7 @@ mod tests {
             (tunable("choice", "", 0, 1, &["a", "b"]), 1),
             (tunable("other_choice", "", 0, 1, &["a", "b"]), 1),
             (tunable("kind", "", 0, 1, &["a", "b"]), 1),
+            (tunable("k", "", 0, 100, &[]), 70),
         ]
         .map(|(tunable, value)| Setting { tunable, value });
         let new = [
@@ -153,8 +162,12 @@ mod tests {
             tunable("choice", "", 0, 2, &["z", "a", "b"]),
             tunable("other_choice", "", 0, 1, &["a", "c"]),
             tunable("kind", "", 0, 100, &[]),
+            Tunable { was: Some("k".to_owned()), ..tunable("renamed", "", 0, 100, &[]) },
         ];
         let carried: Vec<_> = carried_over(&old, &new).into_iter().map(|s| (s.tunable.name, s.value)).collect();
-        assert_eq!(carried, [("same".to_owned(), 70), ("choice".to_owned(), 2)]);
+        assert_eq!(
+            carried,
+            [("same", 70), ("choice", 2), ("renamed", 70)].map(|(name, value)| (name.to_owned(), value))
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Helpers of the kernel tests: the real command, real sockets, and cleaning up, also after a failure.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub mod held_file;
+
 use hotcc_testbed::command;
 use hotcc_testbed::kernel::{KernelLock, exclusive};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};

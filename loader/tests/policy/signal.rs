@@ -1,7 +1,6 @@
 //! Rules on the radio signal of the link to the peer.
 
 use crate::both;
-use crate::common::*;
 use crate::fed::Fed;
 use crate::ruled::Ruled;
 

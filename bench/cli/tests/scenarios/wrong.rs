@@ -90,6 +90,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("towards = \"tv\"", "towards = \"radio\"", "x.toml:41: unknown host `radio`: expected one of server, ue, tv"),
     ("cc = \"dtcp\"", "cc = \"tahoe\"", "x.toml:48: unknown congestion control `tahoe`"),
     ("set = { eta = 2 }", "set = { zeta = 2 }", "x.toml:48: no tunable `zeta`"),
+    ("cc = \"dtcp\"\nset = { eta = 2 }", "cc = \"fbtcp\"\nset = { a = 2 }", "x.toml:48: tunable `a` is now `c1_add`"),
     ("set = { eta = 2 }", "set = { eta = 1000 }", "x.toml:48: invalid value `1000` for eta: out of range 1..16"),
     ("set = { eta = 2 }", "profile = \"fast\"", "x.toml:49: unknown profile `fast`: expected one of default, paper"),
     ("set = { eta = 2 }", "watch = \"mood\"", "x.toml:49: unknown state field `mood`"),

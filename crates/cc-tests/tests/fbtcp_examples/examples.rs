@@ -301,7 +301,7 @@ pub fn the_default_profile_limits_a_step_to_the_upper_bound<'a>(make: impl Make<
         }
     }
     // the steps of the divergence phase are as they are
-    let mut c = make(Tunables { r: 7, ..Tunables::DEFAULT }, 300);
+    let mut c = make(Tunables { d1_add: 7, ..Tunables::DEFAULT }, 300);
     bound(&mut c, 400);
     assert_eq!((c.round(BASE), c.field("step_left")), (21, 7));
 }

@@ -2,7 +2,7 @@
 
 macro_rules! tunables {
     ($($(#[$doc:meta])* $name:ident = $default:literal;)*) => {
-        /// The tunables, named as in the algorithm: single letters are the paper's own.
+        /// The tunables, named as in the algorithm.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Tunables { $($(#[$doc])* pub $name: u32,)* }
 
@@ -20,52 +20,52 @@ macro_rules! tunables {
 }
 
 tunables! {
-    /// Step of C1, segments (Table 2, as those up to `i`).
-    a = 120;
+    /// Step of C1, segments (Table 2, as those up to C9).
+    c1_add = 120;
     /// Step of C2, segments.
-    b = 100;
+    c2_add = 100;
     /// Step of C3, segments.
-    c = 70;
+    c3_add = 70;
     /// Step of C4, segments.
-    d = 60;
+    c4_add = 60;
     /// Step of C5, segments.
-    e = 50;
+    c5_add = 50;
     /// Step of C6, segments.
-    f = 40;
+    c6_add = 40;
     /// Step of C7, segments.
-    g = 30;
+    c7_add = 30;
     /// Step of C8, segments.
-    h = 25;
+    c8_add = 25;
     /// Step of C9, segments.
-    i = 20;
-    /// C11, segments less (Table 4, as those up to `q`).
-    j = 10;
+    c9_add = 20;
+    /// C11, segments less (Table 4, as those up to C14).
+    c11_subtract = 10;
     /// C11.b, segments less.
-    k = 20;
+    c11b_subtract = 20;
     /// C12, segments less.
-    l = 25;
+    c12_subtract = 25;
     /// C12.b, segments less.
-    m = 50;
+    c12b_subtract = 50;
     /// C13, part of W kept, permille.
-    n_permille = 750;
+    c13_keep_permille = 750;
     /// C13.b, divisor of W.
-    o = 2;
+    c13b_divisor = 2;
     /// C14, part of W kept, permille.
-    p_permille = 400;
+    c14_keep_permille = 400;
     /// C14.b, divisor of W.
-    q = 3;
-    /// Step of D1, segments (Table 6, as those up to `w`).
-    r = 1;
+    c14b_divisor = 3;
+    /// Step of D1, segments (Table 6, as those up to D6).
+    d1_add = 1;
     /// Step of D2, segments.
-    s = 1;
+    d2_add = 1;
     /// D5, part of W kept, permille.
-    t_permille = 750;
+    d5_keep_permille = 750;
     /// D5.b, divisor of W.
-    u = 2;
+    d5b_divisor = 2;
     /// D6, divisor of W.
-    v = 2;
+    d6_divisor = 2;
     /// D6.b, divisor of W.
-    w = 4;
+    d6b_divisor = 4;
     /// Part of W kept after a hold in C10 (eq 7), permille.
     alpha_permille = 900;
     /// Part of maxCwnd kept after a hold in C10 (eq 8), permille.
