@@ -18,7 +18,6 @@ struct {
 	__type(value, struct flow_account);
 } accounts SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline struct flow_account *account_of(struct sock *sk)
 {
 	u64 key = (u64)sk;
@@ -39,24 +38,6 @@ static __always_inline void account_remove(struct sock *sk)
 
 	bpf_map_delete_elem(&accounts, &key);
 }
-#else
-static struct flow_account host_account; /* never opened: as good as none */
-static inline struct flow_account *account_of(struct sock *sk)
-{
-	(void)sk;
-	return &host_account;
-}
-static inline void account_add(struct sock *sk, const struct flow_account *account)
-{
-	(void)sk;
-	host_account = *account;
-}
-static inline void account_remove(struct sock *sk)
-{
-	(void)sk;
-	host_account = (struct flow_account){};
-}
-#endif
 
 static __always_inline void mapped_account_open(struct sock *sk)
 {

@@ -49,7 +49,6 @@ struct {
 	__type(value, struct crest_group);
 } crest_groups SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline struct crest_group *group_find(const struct sock *sk, u32 slot)
 {
 	struct crest_group_key key = { .net = slot };
@@ -65,14 +64,6 @@ static __always_inline struct crest_group *group_find(const struct sock *sk, u32
 	bpf_map_update_elem(&crest_groups, &key, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&crest_groups, &key);
 }
-#else
-static inline struct crest_group *group_find(const struct sock *sk, u32 slot)
-{
-	(void)sk;
-	(void)slot;
-	return host_group;
-}
-#endif
 
 /* Counts a flow once per epoch. */
 static __always_inline void group_count(struct crest_group *g, struct crest *f, u32 now_ms)

@@ -8,8 +8,6 @@
 
 #define CUBIC_STATE_SIZE 64
 
-#ifndef HOTCC_HOST
-
 extern void cubictcp_init(struct sock *sk) __ksym;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
 extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
@@ -32,8 +30,3 @@ struct bictcp {
 /* Known when the program is loaded: the branch that is not taken is gone then. */
 #define CUBIC_FITS() \
 	(core_field_exists(struct bictcp, curr_rtt) && core_type_size(struct bictcp, curr_rtt) <= CUBIC_STATE_SIZE)
-
-#else
-#define CUBIC_TAKES_EVENTS() true
-#define CUBIC_FITS() true
-#endif

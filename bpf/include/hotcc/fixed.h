@@ -50,19 +50,6 @@ static __always_inline u64 mul_shift(u64 x, u64 factor, u32 shift)
 	return (high << (32 - shift)) + ((low & 0xffffffffULL) >> shift);
 }
 
-/* a / b where every instruction counts: in r0 the JIT for x86 need not move other registers out of the way. */
-static __always_inline u64 quotient(u64 a, u64 b)
-{
-#ifdef HOTCC_HOST
-	return a / b;
-#else
-	register u64 in_r0 asm("r0") = a;
-
-	asm("%0 /= %1" : "+r"(in_r0) : "r"(b));
-	return in_r0;
-#endif
-}
-
 /* x * factor / divisor, rounded down, for factors up to 2^24 and divisors up to 2^40 that are not 0. */
 static __always_inline u64 mul_div(u64 x, u64 factor, u64 divisor)
 {

@@ -37,20 +37,11 @@ static __always_inline bool hint_is_valid(u8 hint)
 	return hint && hint <= HINT_GROW_MAX && (hint <= HINT_SHRINK_MAX || hint >= HINT_GROW_MIN);
 }
 
-#ifndef HOTCC_HOST
 static __always_inline struct arwa_hint_v2 *hint_of(struct sock *sk)
 {
 	/* one look instead of a call, for sockets that nobody keeps anything with */
 	return sk->sk_bpf_storage ? bpf_sk_storage_get(&arwa_hint, sk, NULL, 0) : NULL;
 }
-#else
-static struct arwa_hint_v2 host_arwa_hint; /* sequence 0 reads as none */
-static inline struct arwa_hint_v2 *hint_of(struct sock *sk)
-{
-	(void)sk;
-	return &host_arwa_hint;
-}
-#endif
 
 /*
  * The hint that came since `*sequence`, which moves on; 0 where there is none, or one that is too old, comes from the

@@ -25,10 +25,6 @@ enum tcp_ca_event {
 	CA_EVENT_ECN_IS_CE,
 };
 
-#ifdef HOTCC_HOST
-#define __core
-#endif
-
 struct in6_addr {
 	union {
 		u8 u6_addr8[16];
@@ -187,8 +183,6 @@ struct rate_sample {
 	bool is_retrans; /* of a segment that was sent again */
 } __core;
 
-#ifndef HOTCC_HOST
-
 /* Functions of the kernel that congestion controls may call. */
 extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
@@ -196,27 +190,6 @@ extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern u32 tcp_slow_start(struct tcp_sock *tp, u32 acked) __ksym;
 extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 
-/* A bit field's place and width differ between kernels; the loader fills in all four numbers. This one's top bit is bit 63. */
-#define core_bitfield_at_top(p, field)                                                                \
-	({                                                                                       \
-		const void *at_ = (const void *)(p) + __builtin_preserve_field_info((p)->field, 0); \
-		u64 v_;                                                                          \
-		asm volatile("" : "=r"(at_) : "0"(at_)); /* keep the sum one relocated addend */  \
-		switch (__builtin_preserve_field_info((p)->field, 1)) {                          \
-		case 1: v_ = *(const u8 *)at_; break;                                            \
-		case 2: v_ = *(const u16 *)at_; break;                                           \
-		case 4: v_ = *(const u32 *)at_; break;                                           \
-		default: v_ = *(const u64 *)at_; break;                                          \
-		}                                                                                \
-		v_ << __builtin_preserve_field_info((p)->field, 4);                              \
-	})
-#define core_bitfield(p, field) (core_bitfield_at_top(p, field) >> __builtin_preserve_field_info((p)->field, 5))
-#define core_flag(p, field) ((s64)core_bitfield_at_top(p, field) < 0) /* a bit field of one bit */
-#else
-#include "host_kernel.h" /* crates/host-algo/host */
-#endif
-
-#ifndef HOTCC_HOST
 extern const void *bpf_rdonly_cast(const void *object, u32 type_id) __ksym __weak; /* Linux 6.2 */
 
 /*
@@ -229,16 +202,13 @@ static __always_inline const struct tcp_sock *tcp_sock_to_read(void *sk)
 		return bpf_rdonly_cast(sk, core_type_id(struct tcp_sock));
 	return bpf_skc_to_tcp_sock(sk);
 }
-#endif
 
-#ifndef HOTCC_HOST
 /* Whether somebody has the socket's lock: a process, or else a softirq. */
 static __always_inline bool is_locked(const struct sock *sk)
 {
 	return sk->sk_lock.owned || (core_field_exists(struct sock, sk_lock.slock.rlock.raw_lock.val.counter) &&
 				     sk->sk_lock.slock.rlock.raw_lock.val.counter);
 }
-#endif
 
 static __always_inline struct tcp_sock *tcp_sk(struct sock *sk)
 {

@@ -37,7 +37,6 @@ struct {
 	__type(value, u32);
 } path_clock SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline u32 *path_clock_at(void)
 {
 	u32 zero = 0;
@@ -49,19 +48,6 @@ static __always_inline u32 *path_find(struct path_key *key)
 {
 	return bpf_map_lookup_elem(&path_gen, key);
 }
-#else
-static u32 host_path_clock;
-static u32 host_path_generation;
-static inline u32 *path_clock_at(void)
-{
-	return &host_path_clock;
-}
-static inline u32 *path_find(struct path_key *key)
-{
-	(void)key;
-	return &host_path_generation;
-}
-#endif
 
 /* What a flow remembers of its path. Zero: nothing was read yet. */
 struct path_ref {

@@ -78,7 +78,6 @@ struct {
 	__type(value, union radio_line);
 } radio_slots SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline union radio_line *radio_at(u32 index)
 {
 	return bpf_map_lookup_elem(&radio_slots, &index); /* array: inlined by the JIT */
@@ -88,19 +87,6 @@ static __always_inline u32 *radio_find(struct radio_key *key)
 {
 	return bpf_map_lookup_elem(&radio_index, key);
 }
-#else
-static union radio_line host_radio_lines[2];
-static u32 host_radio_slot; /* 0: the index knows nobody */
-static inline union radio_line *radio_at(u32 index)
-{
-	return index < 2 ? &host_radio_lines[index] : NULL;
-}
-static inline u32 *radio_find(struct radio_key *key)
-{
-	(void)key;
-	return host_radio_slot ? &host_radio_slot : NULL;
-}
-#endif
 
 enum radio_answer { RADIO_FRESH, RADIO_STALE, RADIO_ABSENT };
 

@@ -44,20 +44,12 @@ struct flow_account {
 	u32 opened_ms FIELD("ms", "monotonic time at which the flow came under this algorithm");
 };
 
-#ifndef HOTCC_HOST
 static __always_inline struct hotcc_stats_v1 *stats_here(void)
 {
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&stats, &zero);
 }
-#else
-static struct hotcc_stats_v1 host_stats;
-static inline struct hotcc_stats_v1 *stats_here(void)
-{
-	return &host_stats;
-}
-#endif
 
 /* Per CPU, and still atomic: a softirq may interrupt a release in process context on the same CPU. */
 #define STAT_ADD(s, field, n) __sync_fetch_and_add(&(s)->field, (n))

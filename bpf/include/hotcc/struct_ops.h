@@ -32,8 +32,6 @@ struct tcp_congestion_ops___hotcc {
 	u32 flags;
 };
 
-#ifndef HOTCC_HOST
-
 /* Flavours that only probe the kernel's BTF. */
 struct tcp_congestion_ops___v610 {
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
@@ -58,7 +56,3 @@ struct tcp_congestion_ops___v610 {
 	}                                                                                                \
 	static __always_inline void body_##name(struct sock *sk, u32 ack, int flag,                      \
 						const struct rate_sample *rs)
-#else
-#define CONG_CONTROL(name, sk, ack, flag, rs)                                                            \
-	static void name(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
-#endif

@@ -13,10 +13,6 @@
 #define HOTCC_STR_(x) #x
 #define HOTCC_STR(x) HOTCC_STR_(x)
 
-#ifndef HOTCC_HOST
-#define HOST_TUNABLE(name, initial, lowest, highest, choices)
-#endif
-
 /* On the ops table: what this is, and which paper it implements: "AUTHORS YEAR: TITLE, SECTIONS". */
 #define ALGORITHM(summary, paper) HOTCC_TAG("hotcc:algorithm|paper=" paper "|help=" summary)
 
@@ -31,14 +27,14 @@
 #define TUNABLE(type, name, initial, published, lowest, highest, unit, help_text)                        \
 	_Static_assert(HOTCC_WITHIN(initial, lowest, highest), "default of " #name " is out of its range"); \
 	_Static_assert(HOTCC_WITHIN(published, lowest, highest), "paper value of " #name " is out of range"); \
-	HOST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
+	LIST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
 	type name SEC(".data")                                                                           \
 	HOTCC_TAG("hotcc:tunable|unit=" unit "|min=" HOTCC_STR(lowest) "|max=" HOTCC_STR(highest)        \
 		  "|default=" HOTCC_STR(initial) "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
 
 /* A choice: the value is the index into `names`, which are separated by commas. */
 #define TUNABLE_CHOICE(name, initial, published, names, help_text)                                       \
-	HOST_TUNABLE(name, initial, 0, 0, names)                                          \
+	LIST_TUNABLE(name, initial, 0, 0, names)                                          \
 	u32 name SEC(".data")                                                                            \
 	HOTCC_TAG("hotcc:choice|names=" names "|default=" HOTCC_STR(initial)                             \
 		  "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
