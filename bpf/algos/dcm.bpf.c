@@ -56,9 +56,8 @@ struct dcm {
 	struct ack_rate acks;
 	u64 rate_q16 FIELD("1/65536", "rate_CA");
 	u64 inverse_q16 FIELD("1/65536", "1 / rate_CA");
-	u64 avoidance FIELD("segments^2 / 65536",
-			    "growth not yet paid out in congestion avoidance: W makes one segment");
-	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
+	u64 avoidance FIELD("segments^2 / 65536", "growth credit of congestion avoidance: W makes one segment");
+	u32 slow_start FIELD("segments / 65536000", "growth credit of slow start");
 	u32 base_us FIELD("us", "RTTmin, 0: none yet");
 	u32 base_seen_us FIELD("us", "when it was last seen");
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");

@@ -80,9 +80,8 @@ struct dcmplus {
 	u64 newest_q8 FIELD("byte/s / 256", "newest bandwidth sample that went into the filter");
 	u64 rate_q16 FIELD("1/65536", "rate_CA");
 	u64 inverse_q16 FIELD("1/65536", "1 / rate_CA");
-	u64 avoidance FIELD("segments^2 / 65536000",
-			    "growth not yet paid out in congestion avoidance: W makes one segment");
-	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
+	u64 avoidance FIELD("segments^2 / 65536000", "growth credit of congestion avoidance: W makes one segment");
+	u32 slow_start FIELD("segments / 65536000", "growth credit of slow start");
 	u32 sample_start_us FIELD("us", "when the running sample began");
 	u32 sample_delivered FIELD("segments", "delivered at that time");
 	u32 base_us FIELD("us", "RTTmin, 0: none yet");
@@ -234,7 +233,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_cong_avoid, struct sock *sk, u32 ack, u3
 	if (window < ssthresh)
 		slow_start_grow(tp, window, ssthresh, &f->slow_start, f->rate_q16 * slow_start_permille * acked);
 	else
-		avoidance_grow(tp, window, &f->avoidance, growth_earned(f->inverse_q16 * avoidance_permille, acked),
+		avoidance_grow(tp, window, &f->avoidance, growth_credit(f->inverse_q16 * avoidance_permille, acked),
 			       SEGMENT_Q16_PERMILLE);
 }
 

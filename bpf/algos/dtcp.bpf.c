@@ -121,7 +121,7 @@ struct dtcp {
 	u64 bandwidth_q8 FIELD("byte/s / 256", "B_I, the filtered bandwidth; 0: no sample yet");
 	u64 sample_rate FIELD("byte/s", "B_(i-1), the previous raw sample");
 	u64 n_q16 FIELD("segments per RTT / 65536", "N");
-	u64 growth_q16 FIELD("segments^2 / 65536", "growth not yet paid out: N per segment acknowledged, W makes one");
+	u64 growth_q16 FIELD("segments^2 / 65536", "growth credit: N per segment acknowledged, W makes one");
 	u32 epoch_start_us FIELD("us", "when the running epoch began");
 	u32 epoch_delivered FIELD("segments", "delivered at that time");
 	u32 prior_ssthresh FIELD("segments", "ssthresh before a timeout");
