@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The accounts of flows (hotcc/stats.h) in a map, for `mdcubic` and `crest`, whose states leave no room for them in
- * icsk_ca_priv. Looked up at loss, timeout and release only. It is no socket storage: a socket without any is told
- * apart with one look, at every ACK.
+ * The flows' accounts (hotcc/stats.h) in a map, for `mdcubic` and `crest`, whose states leave no room for them in
+ * icsk_ca_priv. They are looked up only at loss, timeout and release. They are not in socket storage, because `mdcubic`
+ * distinguishes sockets without any storage by one load per ACK.
  */
 #pragma once
 #include <hotcc/stats.h>
 
-/* Flows beyond are not counted. */
+/* flows beyond this number are not counted */
 #define ACCOUNTS 131072
 
 struct {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The BPF side of the kernel's contract, as far as this project uses it: sections, CO-RE, map definitions, helpers,
- * programs. No header of the host or of libbpf is needed to build. Every other header includes it. Host builds replace it
- * with crates/host-algo/host/hotcc/bpf.h.
+ * programs. No header of the host or of libbpf is needed to build. Every other header includes it. Host builds replace
+ * it with crates/host-algo/host/hotcc/bpf.h.
  */
 #pragma once
 #include <hotcc/types.h>
@@ -16,12 +16,15 @@
 #define core_field_offset(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
 #define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1) /* in the running kernel */
 #define core_type_matches(type) __builtin_preserve_type_info(*(type *)0, 2)
-/* Size of the kernel's type of that name that has that field: another one may have the same name. */
+/* The size of the kernel's type of that name that has that field, because another type may have the same name. */
 #define core_type_size(type, field)                                \
 	(__builtin_preserve_field_info(((type *)0)[1].field, 0) - \
 	 __builtin_preserve_field_info(((type *)0)[0].field, 0))
 
-/* A bit field's place and width differ between kernels; the loader fills in all four numbers. This one's top bit is bit 63. */
+/*
+ * A bit field's place and width differ between kernels; the loader fills in all four numbers. Here, the field's top bit
+ * is bit 63.
+ */
 #define core_bitfield_at_top(p, field)                                                                \
 	({                                                                                       \
 		const void *at_ = (const void *)(p) + __builtin_preserve_field_info((p)->field, 0); \
@@ -38,7 +41,7 @@
 #define core_bitfield(p, field) (core_bitfield_at_top(p, field) >> __builtin_preserve_field_info((p)->field, 5))
 #define core_flag(p, field) ((s64)core_bitfield_at_top(p, field) < 0) /* a bit field of one bit */
 
-/* a / b where every instruction counts: in r0 the JIT for x86 need not move other registers out of the way. */
+/* a / b for hot paths: with a in r0, the JIT for x86 need not save other registers. */
 static __always_inline u64 quotient(u64 a, u64 b)
 {
 	register u64 in_r0 asm("r0") = a;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fixed-width types, common macros, and constants of the kernel's ABI: what BPF and host builds share. bpf.h includes it.
+ * Fixed-width types, common macros, and constants of the kernel's ABI: what BPF and host builds share. bpf.h includes
+ * it.
  */
 #pragma once
 
@@ -18,7 +19,7 @@ typedef _Bool bool;
 #define NULL ((void *)0)
 
 #define __always_inline inline __attribute__((always_inline))
-#define __noinline __attribute__((noinline, unused)) /* unused: headers have such, too */
+#define __noinline __attribute__((noinline, unused)) /* unused: headers also contain such functions */
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
@@ -37,5 +38,5 @@ enum {
 };
 enum { BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 512, BPF_F_MMAPABLE = 1024 };
 enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
-enum { BPF_RB_NO_WAKEUP = 1 }; /* of bpf_ringbuf_output: whoever reads comes by itself */
+enum { BPF_RB_NO_WAKEUP = 1 }; /* of bpf_ringbuf_output: the reader polls */
 enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
