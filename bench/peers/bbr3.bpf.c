@@ -211,10 +211,8 @@ static __always_inline void check_probe_rtt_done(struct tcp_sock *tp, struct bbr
 /* Before 6.10, which also brought cong_control's arguments, programs may not. */
 static __always_inline void mark_app_limited(struct tcp_sock *tp, u32 flight)
 {
-#ifndef HOTCC_HOST
 	if (!CONG_CONTROL_TAKES_ACK())
 		return;
-#endif
 	tp->app_limited = max(tp->delivered + flight, 1U);
 }
 

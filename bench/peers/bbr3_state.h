@@ -116,7 +116,6 @@ struct bbr3_more {
 	struct loss_record losses[LOSS_RECORDS];
 };
 
-#ifndef HOTCC_HOST
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -138,19 +137,6 @@ static __always_inline void more_close(struct sock *sk)
 {
 	bpf_sk_storage_delete(&bbr3_storage, sk);
 }
-#else
-static struct bbr3_more host_more; /* tests and simulations have a library for each connection */
-static inline struct bbr3_more *more_of(struct sock *sk)
-{
-	(void)sk;
-	return &host_more;
-}
-#define more_open more_of
-static inline void more_close(struct sock *sk)
-{
-	(void)sk;
-}
-#endif
 
 /* RS, the draft's rate sample, and the rounds that the ACK starts. */
 struct ack {

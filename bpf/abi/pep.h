@@ -40,7 +40,6 @@ struct {
 	__type(value, struct pep_flow_v1);
 } pep_flow SEC(".maps");
 
-#ifndef HOTCC_HOST
 /* One load instead of a call, for sockets without any BPF storage. */
 static __always_inline bool pep_is_possible(const struct sock *sk)
 {
@@ -51,20 +50,6 @@ static __always_inline struct pep_flow_v1 *pep_of(struct sock *sk)
 {
 	return bpf_sk_storage_get(&pep_flow, sk, NULL, 0);
 }
-#else
-static struct pep_flow_v1 host_pep_flow;
-static bool host_has_pep;
-static inline bool pep_is_possible(const struct sock *sk)
-{
-	(void)sk;
-	return host_has_pep;
-}
-static inline struct pep_flow_v1 *pep_of(struct sock *sk)
-{
-	(void)sk;
-	return host_has_pep ? &host_pep_flow : NULL;
-}
-#endif
 
 /* A record, cut to the bytes in flight: offsets from snd_una. */
 struct pep_seen {

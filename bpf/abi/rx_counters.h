@@ -19,7 +19,6 @@ struct rx_counters_v1 {
 	u64 clamps_refused;
 };
 
-#ifndef HOTCC_HOST
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -34,13 +33,6 @@ static __always_inline struct rx_counters_v1 *rx_counters_here(void)
 
 	return bpf_map_lookup_elem(&rx_counters, &zero);
 }
-#else
-static struct rx_counters_v1 host_rx_counters;
-static inline struct rx_counters_v1 *rx_counters_here(void)
-{
-	return &host_rx_counters;
-}
-#endif
 
 /* Per CPU, and still atomic: a softirq may interrupt process context on the same CPU. */
 #define RX_COUNT(field)                                                       \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The accounts of flows (hotcc/stats.h) in a map, for `mdcubic` and `crest`, whose states leave no room for them in
- * icsk_ca_priv. Looked up at loss, timeout and release only. It is no socket storage: a socket without any is told
- * apart with one look, at every ACK.
+ * The flows' accounts (hotcc/stats.h) in a map, for `mdcubic` and `crest`, whose states leave no room for them in
+ * icsk_ca_priv. They are looked up only at loss, timeout and release. They are not in socket storage, because `mdcubic`
+ * distinguishes sockets without any storage by one load per ACK.
  */
 #pragma once
 #include <hotcc/stats.h>
 
-/* Flows beyond are not counted. */
+/* flows beyond this number are not counted */
 #define ACCOUNTS 131072
 
 struct {
@@ -18,7 +18,6 @@ struct {
 	__type(value, struct flow_account);
 } accounts SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline struct flow_account *account_of(struct sock *sk)
 {
 	u64 key = (u64)sk;
@@ -39,24 +38,6 @@ static __always_inline void account_remove(struct sock *sk)
 
 	bpf_map_delete_elem(&accounts, &key);
 }
-#else
-static struct flow_account host_account; /* never opened: as good as none */
-static inline struct flow_account *account_of(struct sock *sk)
-{
-	(void)sk;
-	return &host_account;
-}
-static inline void account_add(struct sock *sk, const struct flow_account *account)
-{
-	(void)sk;
-	host_account = *account;
-}
-static inline void account_remove(struct sock *sk)
-{
-	(void)sk;
-	host_account = (struct flow_account){};
-}
-#endif
 
 static __always_inline void mapped_account_open(struct sock *sk)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * ARWA, the sender (`arwa`): NewReno whose window also does what the receiver asks. The receiver watches the delay of
- * the packets it gets, and its ACKs carry hints.
+ * ARWA, the sender (`arwa`): NewReno whose window also follows the receiver's hints. The receiver observes the delay of
+ * the packets that arrive, and its ACKs carry the hints.
  *
  * Paper: N. D. Adesh, A. Renuka, "Adaptive Receiver-Window Adjustment for Delay Reduction in LTE Networks", Journal of
  * Computer Networks and Communications, 2019, section 3.4, Algorithm 2. Algorithm 1 is the receiver's.
@@ -10,30 +10,32 @@
  *   hint 101..120   W += W (hint - 100) / 100,   half of that beyond 10000 bytes                          (lines 12-18)
  *   no hint         W by NewReno                                                                       (lines 19 and 20)
  *
- * Hooks: `pkts_acked` for the hint, because it also runs during recovery, where a hint must count as seen; it reads
- * the socket's storage once per ACK and does no more while nothing new is in it. `cong_avoid` and `ssthresh` are
+ * Hooks: `pkts_acked` for the hint, because it also runs during recovery, when a hint must count as seen. It reads the
+ * socket's storage once per ACK, and does nothing else unless a new hint is there. `cong_avoid` and `ssthresh` are
  * NewReno's, so that the kernel keeps PRR and its pacing rate.
  *
  * Deviations from the paper, and why:
- *  - The paper writes the hint into the advertised window, which would stall a sender that does not know of it, and
- *    compares it with W. Here it comes beside the window, in the socket's storage (hotcc/hint.h), and line 20,
- *    W = min(window, W), is what every TCP sender does.
- *  - `default` acts on one hint per smoothed RTT at most: 16 packets, which make a hint, take 0.19 ms at 1 Gbit/s, and
- *    acting on each, long before the last action shows at the receiver, swings W between nothing and far too much.
- *  - `default` sets ssthresh = W where a hint shrinks W: slow start would undo it within an RTT.
- *  - The lower limit is rounded up to whole segments, is two segments at least, and never raises W.
- *  - Algorithm 2 has no upper limit: W's clamp is it, and in `default`, once there was a loss, the ssthresh that it left:
- *    beyond it a receiver that asks for more and more would take other flows' share of a queue that overflows.
- *  - Growth counts in 1/65536 segment, so that 1 % of ten segments is not lost, and only happens where W is what holds
- *    the sender back. What was earned and is no whole segment yet is forgotten when W shrinks.
+ *  - The paper writes the hint into the advertised window, and compares it with W; this would stall a sender that does
+ *    not know of it. Here the hint arrives separately, in the socket's storage (hotcc/hint.h). Line 20, W = min(window,
+ *    W), is the behaviour of every TCP sender.
+ *  - `default` acts on at most one hint per smoothed RTT. A hint takes 16 packets, which is 0.19 ms at 1 Gbit/s. Each
+ *    action would precede the effect of the last one at the receiver, and W would swing between almost nothing and far
+ *    too much.
+ *  - `default` sets ssthresh = W if a hint shrinks W; otherwise slow start would undo the hint within an RTT.
+ *  - The lower limit is rounded up to whole segments. It is at least two segments, and never raises W.
+ *  - Algorithm 2 has no upper limit. Here W's clamp is the limit; in `default`, after a loss, so is the ssthresh that
+ *    the loss left. Beyond it, a receiver that keeps asking for growth would take other flows' share of an overflowing
+ *    queue.
+ *  - Growth is counted in 1/65536 segment, so that 1 % of ten segments is not lost. W grows only if it limits the
+ *    sender. A fraction of a segment is dropped when W shrinks.
  *  - Hints are ignored during a recovery, a reduction after an ECN mark, and loss state, where W is the kernel's.
- * Absent, stale (`max_age_ms`) or from the future, without meaning (0, 71..100, above 120), or seen before: ignored; NewReno
- * remains. A forged hint costs speed, down to two segments; what it gains is no more than slow start would: W as NewReno
- * has it after a loss, sooner. In `paper` it grows W by a tenth per hint without end. Undo: the kernel's, W as before the
- * loss; the limit of growth stays. Timeout: the kernel's loss
- * state. ECN: a CE mark is a loss. Application-limited: no growth by hints, as none by ACKs; shrinking holds. After an idle
- * period the kernel restarts W; a hint from before it is too old then. A connection that is taken over takes the hint
- * that is in its storage for a new one, if it is not too old, and has no limit of growth until its next loss.
+ * A hint that is absent, stale (`max_age_ms`), from the future, invalid (0, 71..100, above 120) or already seen is
+ * ignored; then the flow is NewReno. A forged hint can cost speed, down to two segments. It can gain no more than slow
+ * start: the W that NewReno has after a loss, but sooner. In `paper` it grows W by a tenth per hint without limit.
+ * Undo: the kernel's, with W from before the loss; the limit of growth stays. Timeout: the kernel's loss state. ECN: a
+ * CE mark counts as a loss. Application-limited: hints do not grow W, as ACKs do not; they still shrink it. After an
+ * idle period the kernel restarts W; an earlier hint is too old then. In a connection that is taken over, a stored hint
+ * counts as new if it is not too old, and growth has no limit until the next loss.
  */
 #include <hotcc/growth.h>
 #include <hotcc/hint.h>

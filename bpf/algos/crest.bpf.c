@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * crest (`crest`): the window is the rate that the link just served, times the least RTT and a small queue. The radio's
- * capacity or SINR corrects the rate as far as it proved to foretell it. A loss alone does not move the window.
+ * crest (`crest`): the window is the rate that the link has just served times the least RTT, plus a small queue. The
+ * radio's capacity or SINR corrects the rate, weighted by how well it has predicted the rate so far. A loss alone does
+ * not change the window.
  *
- * This project's own law; there is no paper. docs/algorithms/crest.md describes it, and what it does not achieve.
+ * The law is this project's own, without a paper. docs/algorithms/crest.md describes it and its limits.
  *
  *            +-------+  a queue, or losses  +--------+  the least RTT is old, or a queue stands   +-------+
  *  init ---> | START | -------------------> | CRUISE | -----------------------------------------> | PROBE |
@@ -35,9 +36,9 @@
  *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
- * crest_compete.h has the probes and the competition, crest_group.h what flows to one receiver share, crest_policer.h the limit,
- * crest_signal.h the radio.
- * Hooks: `cong_control`, which also sets the pacing rate. ssthresh stays as it is. ECN marks are not read.
+ * crest_compete.h has the probes and the competition, crest_group.h the data that flows to one receiver share,
+ * crest_policer.h the limit, and crest_signal.h the radio signal. Hooks: `cong_control`, which also sets the pacing
+ * rate. ssthresh does not change. ECN marks are not read.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/round.h>
@@ -79,7 +80,10 @@ static __always_inline u32 queue_target_us(const struct crest *f)
 	return least_target_us(f) + (u64)f->base_us * f->burst / 1000;
 }
 
-/* Own segments in the queue, 1/256: the larger a flow's W, the smaller their share of it, so that shares become even. */
+/*
+ * The flow's own segments in the queue, in 1/256. The larger W is, the smaller is their share of it, so that the flows'
+ * shares become even.
+ */
 static __always_inline u64 extra_of(u32 window_log)
 {
 	return max((u64)extra_segments * SEGMENT, exp2_q10(window_log / 2) * 20); /* 20 / 16 sqrt(W) */
@@ -107,7 +111,10 @@ static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest 
 	f->slice_rtt_us = 0;
 }
 
-/* W doubles per RTT. Where a policer takes much of it, nearly all that arrives was sent again: no slice ends, and no round. */
+/*
+ * W doubles per RTT. If a policer drops much of it, nearly everything that arrives is a retransmission, and neither
+ * slices nor rounds end.
+ */
 static __always_inline void start_grow(struct sock *sk, struct crest *f, u32 acked)
 {
 	if ((u16)(tcp_sk(sk)->lost - f->round_lost) > f->window / (8 * SEGMENT) + 4) {
@@ -129,7 +136,7 @@ static __always_inline void base_sample(const struct tcp_sock *tp, struct crest 
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 }
 
-/* The path is another one. */
+/* The path changed. */
 static __always_inline void base_restart(struct crest *f, struct crest_group *g)
 {
 	if (f->phase == PROBE || f->phase == RECHECK)
@@ -166,7 +173,7 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 now_ms = tp->tcp_mstamp / 1000, window_log = log2_q10(f->window), flows = group_flows(g);
-	/* what flows of this kind leave standing together */
+	/* the queue that flows of this kind leave together */
 	u64 stands = queue_target_us(f) * 3ULL / 2;
 	bool squeezed, stood;
 
@@ -205,13 +212,13 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 	probe_begin(f, group_least_window(g));
 }
 
-/* Losses of the round, per mille, at most 255. */
+/* The round's losses, in permille, at most 255. */
 static __always_inline u32 losses_add(struct sock *sk, struct crest *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 lost = min((u16)(tp->lost - f->round_lost) * 1000ULL / (f->window / SEGMENT + 1), 255ULL);
 
-	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's */
+	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's losses */
 		lost = 0;
 	f->loss = (3 * f->loss + lost + 2) / 4;
 	if (f->loss > loss_permille)
@@ -272,7 +279,10 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 
 /* -- Samples -- */
 
-/* The rate of the model: of the last flight; in a deep queue, which makes that a long time ago, of the last two slices. */
+/*
+ * The rate of the model is that of the last flight. A deep queue makes the flight old; then it is that of the last two
+ * slices.
+ */
 static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flight, u64 rate, u64 recent, u32 q_us,
 				      u32 low)
 {
@@ -291,7 +301,7 @@ static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flig
 	return (flight * (2ULL * deep - q_us) + recent * (q_us - deep)) / max(deep, 1U);
 }
 
-/* W of the model, and how far beyond it W grows where no queue is seen. */
+/* W of the model, and W's growth beyond it while no queue is seen. */
 static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32 low, u32 elapsed_us)
 {
 	u64 least = segments_of(rate, f->base_us), queue, w, grow;
@@ -315,7 +325,7 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 	return min(max(w, (u64)W_MIN), (u64)W_MAX);
 }
 
-/* The end of a slice. Not inline, or every ACK would save the registers that it needs. */
+/* The end of a slice. It is not inline, because each ACK would then save the registers that it uses. */
 static __noinline void slice_end(struct sock *sk, struct crest *f, const struct rate_sample *rs, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -326,7 +336,7 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	recent = min(((u64)n + f->last_delivered) * RATE_UNIT / ((u64)elapsed_us + f->last_us), RATE_MAX);
 	base_sample(tp, f, f->slice_rtt_us);
 	q_us = f->slice_rtt_us - f->base_us;
-	/* a segment's own time on the link is no queue */
+	/* a segment's own time on the link is not a queue */
 	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)queue_target_us(f));
 	w = model_window(f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us);
 	f->last_us = elapsed_us;
@@ -364,7 +374,7 @@ CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 	    !rs->is_retrans && (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS || elapsed_us >= rtt_us))
 		slice_end(sk, f, rs, elapsed_us);
 	w = f->window / SEGMENT;
-	if (w > tp->snd_cwnd) /* after a timeout or a probe, by two segments for each that arrives */
+	if (w > tp->snd_cwnd) /* after a timeout or a probe, W grows by two segments for each segment that arrives */
 		w = min(w, tp->snd_cwnd + 2 * acked);
 	tp->snd_cwnd = min(w, tp->snd_cwnd_clamp);
 }
@@ -377,14 +387,15 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	mapped_account_open(sk);
 	f->window = min(max(tp->snd_cwnd, W_MIN / SEGMENT), W_MAX / SEGMENT) * SEGMENT;
-	if (tp->data_segs_out && tp->rtt_min.s[0].v != ~0U) /* moved here: the kernel has watched its RTT */
+	if (tp->data_segs_out &&
+	    tp->rtt_min.s[0].v != ~0U) /* a connection that is taken over: the kernel has measured its RTT */
 		f->base_us = min(tp->rtt_min.s[0].v, RTT_MAX_US);
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
 	f->round_end = tp->snd_nxt;
 	f->round_lost = tp->lost;
 	slice_begin(tp, f);
-	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* by TCP itself, unless fq does */
+	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* TCP itself paces, unless fq does */
 	pace(sk, f);
 }
 
@@ -419,7 +430,7 @@ SEC("struct_ops") void BPF_PROG(crest_set_state, struct sock *sk, u8 new_state)
 		mapped_account_timeout(sk);
 }
 
-/* After an idle period: it was no part of the link's rate. */
+/* After an idle period, which says nothing about the link's rate. */
 SEC("struct_ops") void BPF_PROG(crest_tx_start, struct sock *sk)
 {
 	slice_begin(tcp_sk(sk), flow_state(sk));
@@ -431,7 +442,7 @@ SEC("struct_ops") void BPF_PROG(crest_cwnd_event, struct sock *sk, enum tcp_ca_e
 		slice_begin(tcp_sk(sk), flow_state(sk));
 }
 
-/* W is the model's, and no loss changed it. */
+/* W is the model's; no loss has changed it. */
 SEC("struct_ops") u32 BPF_PROG(crest_undo_cwnd, struct sock *sk)
 {
 	return max(tcp_sk(sk)->snd_cwnd, 2U);

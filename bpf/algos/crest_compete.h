@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Probes, and competition with flows that fill the buffer until they lose: the least RTT of the path, whose queue it is, and how W
- * grows against others. For `crest`.
+ * Probes, and competition with flows that fill the buffer until they lose segments: the path's least RTT, the question
+ * whose queue it is, and W's growth against other flows. For `crest`.
  *
- * Flows of crest that share a link leave a queue as well. COMPETE is a trial until a loss shows that the queue was full: until
- * then W grows by an eighth per round, but the queue only to half more than it was. After four probes without such a loss, the
- * flow takes the queue for one of its own kind, and the next trial needs a queue that stands twice as long.
- * After the first loss, W keeps growing like that, and loses a tenth per loss, until a probe shows that a quarter of the queue is
- * this flow's. From then on it follows CUBIC. A newcomer would else take minutes to get its share from a CUBIC flow.
+ * Flows of crest that share a link also leave a queue. COMPETE is a trial until a loss shows that the queue was full.
+ * Until then W grows by an eighth per round, but the queue at most by half. After four probes without such a loss, the
+ * flow concludes that flows of crest caused the queue, and the next trial needs a queue that stands twice as long.
+ * After the first loss, W keeps growing at that rate, and shrinks by a tenth per loss, until a probe shows that a
+ * quarter of the queue is this flow's. Then it follows CUBIC. Otherwise a newcomer would need minutes to get its share
+ * from a CUBIC flow.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -20,7 +21,7 @@
 #define CUBE_TIME_MAX_MS 60000LL
 #define RENO_STEP 294 /* 1.15 segments */
 
-/* W for a test: all of a queue that is this flow's falls by half. */
+/* W for a test: if the whole queue is this flow's, the queue halves. */
 static __always_inline u32 test_window(u32 window, u32 rtt_us, u32 base_us)
 {
 	u32 q_us = rtt_us > base_us ? rtt_us - base_us : 0;
@@ -29,8 +30,8 @@ static __always_inline u32 test_window(u32 window, u32 rtt_us, u32 base_us)
 }
 
 /*
- * A probe made W smaller. If all of the queue is this flow's, RTT falls as W does, by at least half of the queue. Next to flows
- * that keep their windows, it falls by this flow's share of it.
+ * A probe made W smaller. If the whole queue is this flow's, RTT falls with W, by at least half of the queue. If other
+ * flows keep their windows, RTT falls by this flow's share of the queue.
  */
 static __always_inline bool queue_is_own(u32 before_us, u32 now_us, u32 base_us)
 {
@@ -39,7 +40,9 @@ static __always_inline bool queue_is_own(u32 before_us, u32 now_us, u32 base_us)
 	return now_us < before_us && (before_us - now_us) * 8ULL >= q_us * 3ULL;
 }
 
-/* W (1/256 segments) after a round: RFC 9438's curve through the plateau, or Reno's line, and at most an eighth more. */
+/*
+ * W (1/256 segments) after a round: RFC 9438's curve through the plateau, or Reno's line; W grows by at most an eighth.
+ */
 static __always_inline u32 compete_grow(u32 window, u32 plateau, u32 since_loss_ms)
 {
 	/* K = cbrt(0.3 plateau / 0.4), in seconds and segments; the plateau has 8 binary digits after the point */
@@ -61,7 +64,10 @@ static __always_inline u32 rtt_of(u16 ticks)
 	return (u32)ticks << RTT_TICK_SHIFT;
 }
 
-/* The longest queue of a trial: half more than before, but at most the least RTT for its own sake. */
+/*
+ * The longest queue of a trial: half more than the queue before it, or the least RTT if that is less; but never less
+ * than the queue before it.
+ */
 static __always_inline u32 trial_queue_us(const struct crest *f)
 {
 	u32 rtt_us = rtt_of(f->entry_rtt), before_us = rtt_us > f->base_us ? rtt_us - f->base_us : 0;
@@ -69,7 +75,7 @@ static __always_inline u32 trial_queue_us(const struct crest *f)
 	return max(before_us, min(before_us / 2 * 3, f->base_us));
 }
 
-/* `least`: W of a probe. */
+/* `least` is W of a probe. */
 static __always_inline void probe_begin(struct crest *f, u32 least)
 {
 	u64 flight = (u64)f->last_delivered * SEGMENT * f->base_us / max(f->last_us, 1U);
@@ -101,7 +107,7 @@ static __always_inline bool is_same_rtt(u32 a_us, u32 b_us)
 	return a_us <= b_us + b_us / 64 && b_us <= a_us + a_us / 64;
 }
 
-/* Three probes on end saw the same RTT, and W had no effect on it: a queue of others is not that even. */
+/* Three probes in a row saw the same RTT, and W had no effect on it. A queue of other flows varies more. */
 static __always_inline bool path_is_longer(struct crest *f, u32 before_us, u32 rtt_us)
 {
 	bool again = is_same_rtt(rtt_us, before_us) && is_same_rtt(rtt_us, rtt_of(f->entry_rtt));
@@ -171,7 +177,7 @@ static __always_inline void compete_round(const struct tcp_sock *tp, struct cres
 		f->window = min(compete_grow(f->window, exp2_q10(f->peak), (u64)f->stood * rtt_us / 1000), W_MAX);
 	if (f->rivals == 2 && f->peak == PEAK_UNKNOWN && log2_q10(f->window) >= f->resume + 3U * LOG2_ONE &&
 	    f->round_rtt_us <= before + before / 64 &&
-	    f->round_rtt_us >= before - before / 64) { /* W had no effect on the RTT: the path is longer */
+	    f->round_rtt_us >= before - before / 64) { /* W had no effect on the RTT, so the path is longer */
 		f->base_us = f->round_rtt_us;
 		f->empty = 255;
 	}

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the flows of one network namespace to one receiver tell each other: to one link of the radio map, or else to one address,
- * never to a prefix. For `crest`.
+ * Data that the flows of one network namespace to one receiver share. A receiver is a link of the radio map, or else an
+ * address, never a prefix. For `crest`.
  *
- * Each of these flows leaves a few segments in the queue, and keeps four in flight at least. So a flow by itself cannot tell the
- * queue of many siblings from a rival's, nor see the least RTT of the path. In the record of their group they find
+ * Each of these flows leaves a few segments in the queue, and keeps at least four in flight. A single flow therefore
+ * cannot distinguish the queue of its group from a rival's, nor see the path's least RTT. The record of the group
+ * contains
  *
  *   how many they are     which queue they leave together, and which rate they had together at their best
  *   a common probe        the first whose probe is due says so, and the others join it: the queue of all of them goes
  *   the least RTT         that a newcomer takes over
  *
- * A flow reads the record once per round. What two flows write at the same time may be lost; the next round mends it.
+ * A flow reads the record once per round. If two flows write at the same time, one value may be lost; the next round
+ * repairs it.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -20,7 +22,7 @@
 #include "crest_log2.h"
 #include "crest_state.h"
 
-#define GROUPS 32768 /* the least recently used is forgotten */
+#define GROUPS 32768 /* the least recently used one is evicted */
 #define GROUP_EPOCH_SHIFT 10 /* an epoch is 1024 ms */
 #define GROUP_FLOWS_SHIFT 40
 #define GROUP_RATE_MASK ((1ULL << GROUP_FLOWS_SHIFT) - 1)
@@ -33,12 +35,12 @@ struct crest_group_key {
 
 struct crest_group {
 	u64 now;    /* in this epoch: flows in the upper 24 bits, and the sum of their rates, in segments/s */
-	u64 before; /* in the one before, likewise */
+	u64 before; /* the same for the previous epoch */
 	u32 epoch;
 	u32 peak;     /* log2 of the best sum of rates */
 	u32 probe_ms; /* when the latest probe began */
-	u32 base_us;  /* least RTT that one of them saw; 0: none */
-	u32 base_ms;  /* when */
+	u32 base_us;  /* least RTT that any of them saw; 0: none */
+	u32 base_ms;  /* when base_us was seen */
 	u32 pad;
 };
 
@@ -49,7 +51,6 @@ struct {
 	__type(value, struct crest_group);
 } crest_groups SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline struct crest_group *group_find(const struct sock *sk, u32 slot)
 {
 	struct crest_group_key key = { .net = slot };
@@ -65,14 +66,6 @@ static __always_inline struct crest_group *group_find(const struct sock *sk, u32
 	bpf_map_update_elem(&crest_groups, &key, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&crest_groups, &key);
 }
-#else
-static inline struct crest_group *group_find(const struct sock *sk, u32 slot)
-{
-	(void)sk;
-	(void)slot;
-	return host_group;
-}
-#endif
 
 /* Counts a flow once per epoch. */
 static __always_inline void group_count(struct crest_group *g, struct crest *f, u32 now_ms)
@@ -95,7 +88,10 @@ static __always_inline void group_count(struct crest_group *g, struct crest *f, 
 	}
 }
 
-/* A newcomer's first RTTs hold the queue of its siblings: it takes their least RTT, and probes when they do. */
+/*
+ * A newcomer's first RTTs include the queue of its group, so it adopts the group's least RTT, and probes when the
+ * others do.
+ */
 static __always_inline void group_share_base(struct crest_group *g, struct crest *f, u32 now_ms, u32 holds_ms)
 {
 	if (!g->base_us || f->base_us <= g->base_us || now_ms - g->base_ms > holds_ms) {
@@ -108,25 +104,27 @@ static __always_inline void group_share_base(struct crest_group *g, struct crest
 	}
 }
 
-/* Flows in the group, this one included. */
+/* The number of flows in the group, including this one. */
 static __always_inline u32 group_flows(const struct crest_group *g)
 {
 	return g ? max(max(g->now >> GROUP_FLOWS_SHIFT, g->before >> GROUP_FLOWS_SHIFT), 1ULL) : 1;
 }
 
-/* W of a probe: four segments of each of many flows may be more than the path holds. */
+/* W of a probe. With many flows, four segments of each may be more than the path holds. */
 static __always_inline u32 group_least_window(const struct crest_group *g)
 {
 	return group_flows(g) > 1 ? W_MIN / 2 : W_MIN;
 }
 
-/* Others took half of the rate that the group had at its best. */
+/* Whether other flows took half of the group's best rate. */
 static __always_inline bool group_is_squeezed(const struct crest_group *g)
 {
 	return log2_q10(g->before & GROUP_RATE_MASK) + LOG2_ONE < g->peak;
 }
 
-/* A flow of its group began a probe less than a round ago, and this flow has not probed meanwhile. */
+/*
+ * Whether a flow of the group began a probe within the last one and a half rounds, and this flow has not probed since.
+ */
 static __always_inline bool group_probes(const struct crest_group *g, const struct crest *f, u32 now_ms, u32 rtt_ms)
 {
 	return g && now_ms - g->probe_ms <= rtt_ms * 3 / 2 && now_ms - f->base_seen_ms > 4 * rtt_ms;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A policer drops what exceeds its rate, and has no queue: losses without a queue. For `crest`.
+ * Losses without a queue: a policer drops what exceeds its rate, and has no queue. For `crest`.
  *
- * W then is at most what arrives, for 50 rounds; after them, 2 % more per round, until losses come again. If they do not end
- * although W is what arrives, they are random: after three such limits on end, there is none for 50 rounds
- * of fewer losses.
+ * For 50 rounds, W is at most what arrives; then it grows by 2 % per round, until segments are lost again. If losses
+ * continue although W is what arrives, they are random: after three such limits in a row, there is no limit until 50
+ * rounds with fewer losses have passed.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -13,12 +13,12 @@
 #include "crest_state.h"
 
 #define POLICED_AFTER 32 /* RTT / 8 without a queue */
-#define POLICED_SETTLE 8 /* rounds, in which the average still holds losses of before */
+#define POLICED_SETTLE 8 /* rounds in which the average still includes earlier losses */
 #define POLICED_HOLD 50
 #define POLICED_RANDOM 4
 #define POLICED_GROWTH 29 /* 2 %, in log2 / 1024 */
-#define POLICED_LESS 95	 /* 1/16: where few segments are in flight, what arrives is known to one in ten */
-#define POLICED_TRY 51	  /* f->policed holds the tries in units of it, and the rounds below */
+#define POLICED_LESS 95	 /* 1/16: with few segments in flight, the rate of arrival is known to one in ten */
+#define POLICED_TRY 51	  /* f->policed counts tries in this unit, and rounds below it */
 
 static __always_inline bool policer_limits(const struct crest *f)
 {
@@ -26,11 +26,12 @@ static __always_inline bool policer_limits(const struct crest *f)
 }
 
 /*
- * After a round of CRUISE. `arrives`: what the path delivers per least RTT, in 1/256 segments; `lost`: the round's losses, and
- * `ignored` those that are, per mille; `queue`: the round saw one. The average outlives a queue that was full.
+ * Runs after a round of CRUISE. `arrives` is what the path delivers per least RTT, in 1/256 segments. `lost` is the
+ * round's losses and `ignored` the losses to ignore, both in permille. `queue` is whether the round saw a queue. The
+ * average, f->loss, still includes the losses of an earlier full queue, so `lost` counts as well.
  *
- * Below a limit, half as many losses are too many. What is sent again leaves when the loss is seen, one RTT after it, and so
- * may find the bucket empty each time: with 2 % of losses, nothing arrived in order for half a minute.
+ * Under a limit, half as many losses are too many. A retransmission leaves when the loss is detected, one RTT after it,
+ * and may find the policer's bucket empty each time: with 2 % of losses, nothing arrived in order for half a minute.
  */
 static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost, u32 ignored, bool queue)
 {

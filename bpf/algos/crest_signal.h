@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the radio says, and how far it is believed. For `crest`.
+ * The radio signal and its weight. For `crest`.
  *
  *   e = log2 of the link's capacity if that is known, else of the spectral efficiency of the SINR
  *   level = mean of log2(rate) - e: what the flow gets of a capacity, or makes of an efficiency
@@ -8,12 +8,11 @@
  *   weight = E0^2 / (E0^2 + E1^2), with the mean squares E of the errors of two forecasts of the rate that the link has
  *            just shown, as they were when its packets left: the forecast above (E1), and no change (E0)
  *
- * Capacity and SINR each have a level and an error. If one takes the other's place, its own come back, and it learns again
- * when it was there for a round trip.
- * A slice is a quarter of a round trip. Its packets were served two slices ago on average, and left four slices ago.
- * A forecast that is too low would keep the queue empty, so that it never proves wrong. So a link without a queue that
- * delivers more than the forecast raises the level and counts as an error, and a signal does not lower the rate of a
- * link that had no queue for a round trip.
+ * Capacity and SINR each have a level and an error. If one replaces the other, its own values are restored, and
+ * learning resumes after a round trip. A slice is a quarter of a round trip. On average, its packets were served two
+ * slices ago, and left four slices ago. A forecast that is too low would keep the queue empty and never prove wrong.
+ * Therefore, if a link without a queue delivers more than the forecast, this raises the level and counts as an error;
+ * and a signal does not lower the rate of a link that had no queue for a round trip.
  */
 #pragma once
 #include <hotcc/path.h>
@@ -25,7 +24,7 @@
 
 #define NO_READING (-32768)
 #define NO_READINGS 0x8000800080008000ULL /* in four slices */
-#define CAPACITY_ONE_LOG (20 * LOG2_ONE) /* of kbit/s: keeps the level above 0, as a rate's logarithm is there */
+#define CAPACITY_ONE_LOG (20 * LOG2_ONE) /* of kbit/s: keeps the level above 0, because a rate's logarithm is larger */
 #define LEARN_SHIFT 6	      /* errors and level are averaged over 64 slices */
 #define ERROR_LIMIT_Q10 2000  /* an error of a factor of four counts as the worst */
 #define ERROR_FIRST 1000
@@ -48,7 +47,7 @@ struct crest_signal {
 	struct path_ref path;
 };
 
-/* The other kind of signal takes over, with what was learned of it. */
+/* Switches to the other kind of signal, with its own level and error. */
 static __always_inline void signal_turn(struct crest_signal *s, u8 kind)
 {
 	u16 level = s->level, error = s->error_with;
@@ -63,7 +62,7 @@ static __always_inline void signal_turn(struct crest_signal *s, u8 kind)
 	s->radio.kind = kind;
 }
 
-/* The logarithm of the best signal there is. */
+/* The logarithm of the best available signal. */
 static __always_inline s32 signal_read(struct sock *sk, struct crest_signal *s)
 {
 	union radio_line *line = radio_line_of(sk, &s->radio);
@@ -127,7 +126,7 @@ static __always_inline void signal_learn(struct crest_signal *s, s32 rate)
 	s->level += (level - s->level) >> (busy ? LEARN_SHIFT : 2);
 }
 
-/* A slice has ended at which the link delivered at `rate`, a logarithm: learns, and returns the signal's forecast or 0. */
+/* Learns from a slice in which the link delivered at `rate`, a logarithm. Returns the signal's forecast, or 0. */
 static __always_inline u32 signal_slice(struct sock *sk, struct crest_signal *s, u32 rate, bool queued)
 {
 	s32 now = signal_read(sk, s);
@@ -143,7 +142,7 @@ static __always_inline u32 signal_slice(struct sock *sk, struct crest_signal *s,
 	return max(s->level + now, 1);
 }
 
-/* The rate that is expected, from one that was measured. */
+/* The expected rate, given a measured one. */
 static __always_inline u64 signal_expect(const struct crest_signal *s, u64 rate, u32 forecast, bool may_lower)
 {
 	s32 change;

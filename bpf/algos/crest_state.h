@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * The state of a flow, its units, and the constants of the law. For `crest`.
- */
+/* A flow's state, its units, and the law's constants. For `crest`. */
 #pragma once
 #include <hotcc/tags.h>
 
@@ -19,7 +17,7 @@
 #define ROOM_ONE 255
 #define START_PACING_PERMILLE 5000
 #define PACING_PERMILLE 1250
-#define YOUNG_PROBES 4 /* a newcomer's least RTT holds the others' queue: it looks sooner */
+#define YOUNG_PROBES 4 /* a newcomer's least RTT includes the others' queue, so it probes sooner */
 #define YOUNG_WINDOW_MS 300U
 #define STAND_ROUNDS 25
 #define PEAK_UNKNOWN (30 * LOG2_ONE)

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's CUBIC as a delegate: its functions, which take the first bytes of icsk_ca_priv for its state. For
- * `mdcubic` and the test object cubic_bpf.
+ * The kernel's CUBIC as a delegate. Its functions keep their state in the first bytes of icsk_ca_priv. For `mdcubic`
+ * and the test object cubic_bpf.
  */
 #pragma once
 #include <hotcc/kernel.h>
 
 #define CUBIC_STATE_SIZE 64
 
-#ifndef HOTCC_HOST
-
 extern void cubictcp_init(struct sock *sk) __ksym;
 extern u32 cubictcp_recalc_ssthresh(struct sock *sk) __ksym;
 extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern void cubictcp_state(struct sock *sk, u8 new_state) __ksym;
 extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) __ksym;
-/* 7.2 renamed the one to the other */
+/* Linux 7.2 renamed the first to the second */
 extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) __ksym __weak;
 extern void cubictcp_cwnd_event_tx_start(struct sock *sk) __ksym __weak;
 
@@ -26,14 +24,9 @@ struct tcp_congestion_ops___v72 {
 #define CUBIC_TAKES_EVENTS() (!core_field_exists(struct tcp_congestion_ops___v72, cwnd_event_tx_start))
 
 struct bictcp {
-	u32 curr_rtt; /* tcp_bic's structure of the same name has no such field */
+	u32 curr_rtt; /* tcp_bic's structure of the same name lacks this field */
 } __core;
 
-/* Known when the program is loaded: the branch that is not taken is gone then. */
+/* The loader knows the result, so the verifier removes the other branch. */
 #define CUBIC_FITS() \
 	(core_field_exists(struct bictcp, curr_rtt) && core_type_size(struct bictcp, curr_rtt) <= CUBIC_STATE_SIZE)
-
-#else
-#define CUBIC_TAKES_EVENTS() true
-#define CUBIC_FITS() true
-#endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * DCM (`dcm`): Westwood whose growth is weighed by how the RTT changes, and which starts anew when the network layer
- * has found another path.
+ * DCM (`dcm`): Westwood whose growth is weighted by the change of the RTT, and which restarts when the network layer
+ * finds another path.
  *
  * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
  * 2020, section II, equations 1 to 4, after R. Hamamreh and M. Bawatna, 2015.
@@ -9,27 +9,28 @@
  *   rate_CA           RTT_old / RTT_new                              (the factor of eqs 1 and 2; eq 5 names it)
  *   on ACK (eq 2)     W < ssthresh: W += 0.9 rate_CA;  else W += RTT_new / (W RTT_old)
  *   on loss, timeout  ssthresh = max(2, BWE * RTTmin / segment size), BWE as Westwood's        (eqs 3, 4)
- *   on a new path     ssthresh anew, W = RTT_old / RTT_new * ssthresh * 0.8                     (eq 1)
+ *   on a new path     a new ssthresh, W = RTT_old / RTT_new * ssthresh * 0.8                    (eq 1)
  *
  * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate); `pkts_acked` for the estimator and the
  * rounds, because it also runs during recovery; `ssthresh` once per recovery; `set_state` for what a timeout ends.
  *
  * Deviations from the paper, and why:
- *  - rate_CA is taken once per round, from the smoothed RTTs at the ends of the last two; until there are two, it is 1.
- *    `default` holds it within 0.5 and 2: a single jump of the RTT must not multiply the growth of a whole round.
+ *  - rate_CA is computed once per round, from the smoothed RTTs at the ends of the last two rounds; before the second
+ *    round it is 1. `default` keeps it between 0.5 and 2: a single jump of the RTT must not multiply the growth of a
+ *    whole round.
  *  - Slow start ends at ssthresh: eq 2's step of 0.9 rate_CA could jump past it.
- *  - In DCM the transport asks the routing protocol for another path when it meets congestion. Here the routing table
- *    says so: a monitor of the kernel's routes (`hotcc paths watch`) publishes a generation per destination, read once
- *    per round. Without it Case 2, eq 2, is all there is.
- *  - On the new path RTTmin and BWE start anew, and eq 1 is applied after one round there: before, there is neither
- *    RTT_new nor an ssthresh. RTT_new is the least of that round (the smoothed RTT still remembers the old path),
- *    RTT_old the smoothed RTT at the end of the round before the one in which the change showed. A round without an RTT
- *    sample does not count. In a recovery at that time, eq 1 is left out: the recovery sets ssthresh from the new BWE.
- *  - Loss and timeout as `westwood_bpf` has them: W = min(W, ssthresh), Reno's half before the first sample, W after a
- *    timeout the kernel's.
- *  - RTTmin starts and ages, and an application's silence is left out, as in `westwood_bpf`.
- * Fractions of a segment are kept until they make one; a loss or timeout ends them. ECN: a CE mark is treated as a
- * loss. A window that the application does not fill does not grow. Idle restart and undo: the kernel's.
+ *  - In DCM the transport requests another path from the routing protocol when it detects congestion. Here the routing
+ *    table shows a new path: a monitor of the kernel's routes (`hotcc paths watch`) publishes a generation per
+ *    destination, which is read once per round. Without the monitor, only Case 2, eq 2, applies.
+ *  - On the new path RTTmin and BWE restart, and eq 1 is applied after one round there: earlier there is neither
+ *    RTT_new nor an ssthresh. RTT_new is the least RTT of that round, because the smoothed RTT still includes the old
+ *    path. RTT_old is the smoothed RTT at the end of the round before the change was seen. A round without an RTT
+ *    sample does not count. During a recovery, eq 1 is skipped: the recovery sets ssthresh from the new BWE.
+ *  - Loss and timeout as in `westwood_bpf`: W = min(W, ssthresh); before the first sample, Reno's half. After a
+ *    timeout, W is the kernel's.
+ *  - RTTmin starts and ages as in `westwood_bpf`, and an application's silence is excluded as there.
+ * Fractions of a segment accumulate to whole segments; a loss or timeout drops them. ECN: a CE mark counts as a loss. A
+ * window that the application does not fill does not grow. Idle restart and undo: the kernel's.
  */
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
@@ -56,9 +57,8 @@ struct dcm {
 	struct ack_rate acks;
 	u64 rate_q16 FIELD("1/65536", "rate_CA");
 	u64 inverse_q16 FIELD("1/65536", "1 / rate_CA");
-	u64 avoidance FIELD("segments^2 / 65536",
-			    "growth not yet paid out in congestion avoidance: W makes one segment");
-	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
+	u64 avoidance FIELD("segments^2 / 65536", "growth credit of congestion avoidance: W makes one segment");
+	u32 slow_start FIELD("segments / 65536000", "growth credit of slow start");
 	u32 base_us FIELD("us", "RTTmin, 0: none yet");
 	u32 base_seen_us FIELD("us", "when it was last seen");
 	u32 loss_ssthresh FIELD("segments", "ssthresh to set when the recovery ends, 0: none");
@@ -82,7 +82,10 @@ static __always_inline void growth_restart(struct dcm *f)
 	f->slow_start = 0;
 }
 
-/* What was learnt of the old path is of no use; RTT_old stays that of the path before the first of several changes. */
+/*
+ * Discards what was learnt about the old path. After several changes, RTT_old remains that of the path before the first
+ * one.
+ */
 static __always_inline void path_begin(struct tcp_sock *tp, struct dcm *f)
 {
 	if (!f->measuring)
@@ -130,7 +133,7 @@ static __noinline void round_end(struct sock *sk, struct dcm *f, s32 rtt_us)
 	f->round_srtt = srtt;
 }
 
-/* Apart from the others, which then have nothing to keep over a call. */
+/* Separate from the other hooks, which then need not save registers across a call. */
 static __noinline void extraordinary_ack(struct sock *sk, struct dcm *f, s32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -215,7 +218,7 @@ SEC("struct_ops") void BPF_PROG(dcm_set_state, struct sock *sk, u8 new_state)
 	if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &f->account);
 	} else if (new_state == TCP_CA_Loss) {
-		growth_restart(f); /* a timeout within a recovery does not ask ssthresh() again */
+		growth_restart(f); /* the kernel does not call ssthresh() for a timeout within a recovery */
 		account_timeout(sk, &f->account);
 	}
 }

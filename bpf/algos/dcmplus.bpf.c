@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * DCM+ (`dcmplus`): Westwood+ whose window, once the path is full, tracks the measured bandwidth times the least RTT,
- * and grows beyond it by what the trend of the RTT allows.
+ * and grows beyond it as far as the trend of the RTT allows.
  *
  * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
  * 2020, section III, equations 4 to 7 and Fig. 1.
@@ -10,34 +10,35 @@
  *   RTO               RTO_new = RTO_old * RTT_new / RTT_old                                (eq 6)
  *   on ACK (eq 7)     W < ssthresh: W += 2 rate_CA;  else W += 2 / (rate_CA W)
  *   ssthresh          max(2, BWE * RTTmin / segment size), BWE as Westwood+'s              (eq 4)
- *   tracking          W moves to the present ssthresh whenever that is found anew          (section III, Fig. 1)
+ *   tracking          W moves to the present ssthresh at each new one                      (section III, Fig. 1)
  *   loss, timeout     ssthresh and W from the same equations
  *
  * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate); `pkts_acked` for the estimator, tracking and
  * the rounds, because it also runs during recovery; `ssthresh` once per recovery; `set_state` for what a timeout ends.
  *
  * Deviations from the paper, and why:
- *  - No ssthresh is in force at the start. From the first ACK on it would pin W at the initial window: BWE is W / RTT
- *    then, so BWE * RTTmin can be no more than W. `paper` waits for the first loss or timeout, `default` also for a
- *    round in which every RTT is over 1.25 of the least one: there is a queue, so the path is full.
- *    If the first eight RTTs of a round show a queue, the growth of slow start ends at once: the round can take as long
- *    as the queue, and W would triple in it.
- *  - For the same reason a sample of a path that is not full says what W was, and less than that after a delayed ACK.
- *    So `default` lets neither ssthresh nor W go down by it, but after a round with a queue; `paper` always does.
- *  - The filter takes a dozen samples to follow. `default` has the newest sample in BWE's place where that is more: at
- *    the end of slow start BWE would still be that of its beginning.
- *  - rate_CA is taken once per round, from the smoothed RTTs at the ends of the last two; until there are two, it is 1.
- *    `default` holds it within 0.5 and 2: a single jump of the RTT must not multiply the growth of a whole round.
+ *  - No ssthresh is in force at the start. From the first ACK on, it would hold W at the initial window: BWE is W / RTT
+ *    then, so BWE * RTTmin cannot exceed W. In `paper` the first loss or timeout puts ssthresh in force; in `default`
+ *    also a round in which each RTT exceeds 1.25 times the least one: there is a queue, so the path is full. If the
+ *    first eight RTTs of a round show a queue, slow start ends at once: the round can take as long as the queue, and W
+ *    would triple in it.
+ *  - For the same reason, a sample from a path that is not full measures W, or less after a delayed ACK. In `default`
+ *    samples therefore lower ssthresh and W only after a round with a queue; in `paper` always.
+ *  - The filter takes a dozen samples to follow a change. `default` uses the newest sample instead of BWE if it is
+ *    larger: at the end of slow start, BWE would still be that of its beginning.
+ *  - rate_CA is computed once per round, from the smoothed RTTs at the ends of the last two rounds; before the second
+ *    round it is 1. `default` keeps it between 0.5 and 2: a single jump of the RTT must not multiply the growth of a
+ *    whole round.
  *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
  *    until W moves to the next one.
- *  - Eq 6 is left out: a congestion control cannot set the RTO, and RFC 6298's follows the RTT already.
- *  - RTTmin starts as `westwoodp`'s. It ages only if base_window_us is set.
- *  - Loss and timeout as `westwoodp` has them: W = min(W, ssthresh) at a loss, Reno's half before the first sample, W
- *    after a timeout the kernel's.
- * Fractions of a segment are kept until they make one; they end with a loss, a timeout, and each move of W to another
- * ssthresh. ECN: a CE mark is treated as a loss. Application-limited samples, those that span an idle time among
- * them, may raise BWE, never lower it, and do not move W; a window that the application does not fill does not grow.
- * Idle restart and undo: the kernel's; after an undo ssthresh stays in force.
+ *  - Eq 6 is omitted: a congestion control cannot set the RTO, and RFC 6298's RTO already follows the RTT.
+ *  - RTTmin starts as in `westwoodp`. It ages only if base_window_us is set.
+ *  - Loss and timeout as in `westwoodp`: W = min(W, ssthresh) at a loss; before the first sample, Reno's half. After a
+ *    timeout, W is the kernel's.
+ * Fractions of a segment accumulate to whole segments; a loss, a timeout, and each move of W to another ssthresh drop
+ * them. ECN: a CE mark counts as a loss. Application-limited samples, including those that span an idle time, may raise
+ * BWE but never lower it, and do not move W. A window that the application does not fill does not grow. Idle restart
+ * and undo: the kernel's; after an undo, ssthresh stays in force.
  */
 #include <hotcc/filter.h>
 #include <hotcc/growth.h>
@@ -47,13 +48,13 @@
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>
-/* W tracks RTTmin: one that was measured over a standing queue would keep that queue, and add to it. */
+/* W tracks RTTmin. An RTTmin that was measured over a standing queue would keep that queue, and add to it. */
 #define BASE_WINDOW_US 0
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* Choices, as macros: their values also go into the tags. */
+/* Choices are macros, because the tags also contain their values. */
 #define ESTIMATE_GREATER 0
 #define ESTIMATE_FILTERED 1
 #define LOWER_QUEUE 0
@@ -72,7 +73,7 @@ TUNABLE_CHOICE(estimate, ESTIMATE_GREATER, ESTIMATE_FILTERED, "greater,filtered"
 TUNABLE_CHOICE(lower, LOWER_QUEUE, LOWER_ALWAYS, "queue,always",
 	       "when W and ssthresh follow a bandwidth down: after a round with a queue, or always");
 
-#define PAUSE_SAMPLES 8 /* RTTs of a round that show its least one, RFC 9406's N_RTT_SAMPLE */
+#define PAUSE_SAMPLES 8 /* RTT samples that are enough for a round's least RTT: RFC 9406's N_RTT_SAMPLE */
 
 struct dcmplus {
 	struct flow_account account;
@@ -80,9 +81,8 @@ struct dcmplus {
 	u64 newest_q8 FIELD("byte/s / 256", "newest bandwidth sample that went into the filter");
 	u64 rate_q16 FIELD("1/65536", "rate_CA");
 	u64 inverse_q16 FIELD("1/65536", "1 / rate_CA");
-	u64 avoidance FIELD("segments^2 / 65536000",
-			    "growth not yet paid out in congestion avoidance: W makes one segment");
-	u32 slow_start FIELD("segments / 65536000", "growth not yet paid out in slow start");
+	u64 avoidance FIELD("segments^2 / 65536000", "growth credit of congestion avoidance: W makes one segment");
+	u32 slow_start FIELD("segments / 65536000", "growth credit of slow start");
 	u32 sample_start_us FIELD("us", "when the running sample began");
 	u32 sample_delivered FIELD("segments", "delivered at that time");
 	u32 base_us FIELD("us", "RTTmin, 0: none yet");
@@ -116,7 +116,7 @@ static __always_inline u64 bandwidth_q8(const struct dcmplus *f)
 	return estimate == ESTIMATE_GREATER ? max(f->bandwidth.second_q8, f->newest_q8) : f->bandwidth.second_q8;
 }
 
-/* The present ssthresh, and W moves to it. */
+/* Sets the present ssthresh, and moves W to it. */
 static __always_inline void track(struct sock *sk, struct dcmplus *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -137,7 +137,7 @@ static __always_inline void track(struct sock *sk, struct dcmplus *f)
 	growth_restart(f);
 }
 
-/* Westwood+'s sample, and what hangs on it. */
+/* Westwood+'s sample, and what depends on it. */
 static __noinline void sample_end(struct sock *sk, struct dcmplus *f, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -160,7 +160,7 @@ static __always_inline bool round_has_queue(const struct dcmplus *f)
 	return onset_permille && f->round_least_us * 1000ULL > (u64)f->base_us * onset_permille;
 }
 
-/* Ends the growth of slow start if the round's first RTTs show a queue, without waiting for the end of the round. */
+/* Ends slow start if the round's first RTTs show a queue, without waiting for the end of the round. */
 static __always_inline void slow_start_pause(struct tcp_sock *tp, struct dcmplus *f)
 {
 	if (f->round_samples >= PAUSE_SAMPLES || ++f->round_samples < PAUSE_SAMPLES)
@@ -234,7 +234,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_cong_avoid, struct sock *sk, u32 ack, u3
 	if (window < ssthresh)
 		slow_start_grow(tp, window, ssthresh, &f->slow_start, f->rate_q16 * slow_start_permille * acked);
 	else
-		avoidance_grow(tp, window, &f->avoidance, growth_earned(f->inverse_q16 * avoidance_permille, acked),
+		avoidance_grow(tp, window, &f->avoidance, growth_credit(f->inverse_q16 * avoidance_permille, acked),
 			       SEGMENT_Q16_PERMILLE);
 }
 
@@ -263,7 +263,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_set_state, struct sock *sk, u8 new_state
 	if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &f->account);
 	} else if (new_state == TCP_CA_Loss) {
-		growth_restart(f); /* a timeout within a recovery does not ask ssthresh() again */
+		growth_restart(f); /* the kernel does not call ssthresh() for a timeout within a recovery */
 		account_timeout(sk, &f->account);
 	}
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * On which side of the PEP something is: what the PEP says that it saw, and the SACK blocks of the client's last ACK.
- * Domain 1 is from the sender to the PEP, domain 2 from there to the client. For `mdcubic`.
+ * On which side of the PEP bytes are, by the PEP's record and the SACK blocks of the client's last ACK. Domain 1 is
+ * from the sender to the PEP, domain 2 from the PEP to the client. For `mdcubic` and `fbtcp`.
  */
 #pragma once
 #include "abi/pep.h"
 
-/* One of the last ACK's SACK blocks: what the client has. */
+/* One of the last ACK's SACK blocks: bytes that the client has. */
 static __always_inline struct seq_range client_block(const struct tcp_sock *tp, int i)
 {
 	return seq_cut(tp->recv_sack_cache[i].start_seq, tp->recv_sack_cache[i].end_seq, tp->snd_una,
 		       tp->snd_nxt - tp->snd_una);
 }
 
-/* All of them, in order. */
+/* All of these blocks, in order. */
 static __always_inline void client_has(const struct tcp_sock *tp, struct seq_range blocks[SACK_BLOCKS])
 {
 	_Static_assert(SACK_BLOCKS == SEQ_RANGES, "seq_sort takes that many");
@@ -22,7 +22,7 @@ static __always_inline void client_has(const struct tcp_sock *tp, struct seq_ran
 	seq_sort(blocks);
 }
 
-/* Whether the PEP saw all that the client misses: what lies before a SACK block. */
+/* Whether the PEP saw all that the client misses below its SACK blocks. */
 static __always_inline bool pep_saw_holes(const struct tcp_sock *tp, const struct pep_seen *seen)
 {
 	struct seq_range blocks[SACK_BLOCKS];
@@ -37,15 +37,17 @@ static __always_inline bool pep_saw_holes(const struct tcp_sock *tp, const struc
 	return !unseen;
 }
 
-/* The same of snd_una: missing as a recovery starts, but on the ACK that ends one it may be under way to the PEP. */
+/*
+ * Whether the PEP saw the byte at snd_una. It is missing at the start of a recovery; at the ACK that ends one, it may
+ * still be on its way to the PEP.
+ */
 static __always_inline bool pep_saw_first(const struct tcp_sock *tp, const struct pep_seen *seen)
 {
 	return tp->snd_nxt != tp->snd_una && pep_saw_to(seen, 0);
 }
 
 /*
- * How many segments are in domain 2: those that the PEP saw, behind the client's last SACK block. What is below that block
- * arrived, or was lost.
+ * The segments in domain 2: the PEP saw them above the client's last SACK block. What is below it arrived or was lost.
  */
 static __always_inline u32 domain2_segments(const struct tcp_sock *tp, const struct pep_seen *seen)
 {
@@ -57,7 +59,7 @@ static __always_inline u32 domain2_segments(const struct tcp_sock *tp, const str
 	return (in_order - has + seq_bytes(seen->ranges, in_order)) / (tp->mss_cache ?: 1);
 }
 
-/* What domain 2 takes without a queue: what the least RTT to the PEP leaves of the least RTT. */
+/* The time that domain 2 takes without a queue: the least RTT less the least RTT to the PEP. */
 static __always_inline u32 domain2_empty_us(const struct tcp_sock *tp, const struct pep_seen *seen)
 {
 	u32 least_us = tp->rtt_min.s[0].v;
@@ -66,8 +68,8 @@ static __always_inline u32 domain2_empty_us(const struct tcp_sock *tp, const str
 }
 
 /*
- * Segments of a window that wait in domain 2: the time they spend there is D2's share of the RTT (Little's law), and what an
- * empty domain 2 takes is no waiting. 0 where that is less than so many sixteenths of the RTT.
+ * The segments of a window that wait in domain 2. By Little's law, segments spend D2's share of the RTT there; the time
+ * that an empty domain 2 takes is not waiting. 0 if they wait for less than that many sixteenths of the RTT.
  */
 static __always_inline u32 domain2_queue(const struct tcp_sock *tp, u32 window, const struct pep_seen *seen,
 					 u32 sixteenths)
@@ -83,8 +85,8 @@ static __always_inline u32 domain2_queue(const struct tcp_sock *tp, u32 window, 
 #define MOST_SEGMENTS (1U << 29) /* keeps products within 64 bits */
 
 /*
- * The most that domain 2 should hold: what it delivers in one and a half times the time it takes without a queue, at the
- * rate of the last sample, and `least` segments while that is unknown or small.
+ * The most that domain 2 should hold: what it delivers in one and a half times the time that it takes without a queue,
+ * at the rate of the last sample; or `least` segments while that is unknown or small.
  */
 static __always_inline u32 domain2_limit(const struct tcp_sock *tp, const struct pep_seen *seen, u32 least)
 {

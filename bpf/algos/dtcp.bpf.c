@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * D-TCP (`dtcp`): the window grows by N segments per RTT and shrinks by a factor that depends on N; N follows the
- * estimated bandwidth, which the radio's SINR corrects before the packets notice.
+ * D-TCP (`dtcp`): the window grows by N segments per RTT, and shrinks by a factor that depends on N. N follows the
+ * estimated bandwidth, which the radio's SINR corrects before packets show the change.
  *
  * Paper: M. R. Kanagarathinam et al., "NexGen D-TCP: Next Generation Dynamic TCP Congestion Control Algorithm", IEEE
  * Access 8, 2020.
@@ -16,11 +16,11 @@
  *   timeout    W = 2 x initial window, N = 1, a new epoch                            (lines 11-13)
  *   start      W = 2 x initial window                                                (lines 1-4)
  *
- * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate), `pkts_acked` for the epochs, because it
- * also runs during recovery, `set_state` for the timeout, because the kernel sets its own window after `ssthresh`.
+ * Hooks: `cong_avoid`, so that the kernel keeps PRR and its pacing rate; `pkts_acked` for the epochs, because it also
+ * runs during recovery; `set_state` for the timeout, because the kernel sets its own window after `ssthresh`.
  *
- * The paper contradicts itself about S: eqs 10 to 12 count an estimate above the present rate as a queue, so that a
- * better radio shrinks N; Algorithm 1 and the text take it for unused room. n_rule selects:
+ * The paper contradicts itself about S. Eqs 10 to 12 count an estimate above the present rate as a queue, so that a
+ * better radio shrinks N; Algorithm 1 and the text count it as unused room. n_rule selects:
  *  - eq10 (`default`): S is room, bounded. With BW_0 = BW_E for S = 0:
  *      r = min(alpha, max(0, g S - max(0, B_i - BW_0)) / BW_0), 0 in an epoch with a queue of alpha or a loss
  *      f = max(0, -g S) / BW_0, 0 without a queue of alpha / 4: what a flow does not use is not taken from it
@@ -37,22 +37,22 @@
  *  - S: the paper adds a difference in dB to a bandwidth. `shannon` (default) turns it into the relative change of
  *    spectral efficiency, S = B_I (log2(1+s_i) - log2(1+s_A)) / log2(1+s_A), held within +-B_I; `literal` reads dB
  *    as kbit/s times `sinr_gain_kbps`. Without a fresh reading S = 0, which leaves eqs 1-5.
- *  - Eq 12 prints W_i where eqs 10 and 11 together give N_i; N_i is used.
+ *  - Eq 12 prints W_i, but eqs 10 and 11 together give N_i; N_i is used.
  *  - Queue: at a saturated bottleneck BW_E = BW_C, Q = 0, and N could only grow; `default` takes the larger of eq 11
  *    and the queue that the RTT shows, W (R - base) / R, as TCP-FIT does.
- *  - Growth: none in an epoch whose queue and fall exceed alpha W (n_rule=eq10); else nothing but a loss ends it.
- *  - N never exceeds W; W / 4 unless n_rule=eq10_print. It moves only in congestion avoidance, not in slow start or
- *    recovery. If more than `loss_permille` of the segments are lost, N does not grow, and a loss without a queue
- *    halves it: a policer drops without one.
- *  - Epoch: `default` one smoothed RTT (at least 20 ms), so that the queue is seen while it grows; paper 0.5 s.
- *  - base: `default` ages it. If no RTT near it was seen for `base_window_s`, W is cut to what the path holds without
- *    a queue, and slow start finds it again. A new path starts anew.
- *  - Start: `default` the kernel's initial window, and HyStart++ ends slow start.
- *  - After a timeout Algorithm 1 leaves ssthresh as it was, so W would slow-start straight back: `paper` does that,
- *    `default` keeps what `ssthresh` answered, and W does not exceed it.
- *  - A timeout that proves spurious gives W and ssthresh back, as the kernel does; N starts anew all the same.
- * Application-limited epochs say little about the path: they may raise B_I, never lower it, and do not move N. An
- * epoch does not span an idle period. ECN: a CE mark is treated as a loss (the paper is silent).
+ *  - Growth: none in an epoch whose queue and fall exceed alpha W (n_rule=eq10); otherwise only a loss ends it.
+ *  - N never exceeds W, or W / 4 unless n_rule=eq10_print. It changes only in congestion avoidance, not in slow start
+ *    or recovery. If more than `loss_permille` of the segments are lost, N does not grow, and a loss without a queue
+ *    halves it, because a policer drops without a queue.
+ *  - Epoch: in `default` one smoothed RTT (at least 20 ms), so that the queue is seen while it grows; in `paper` 0.5 s.
+ *  - base: `default` ages it. If no RTT near it was seen for `base_window_s`, W is cut to what the path holds without a
+ *    queue, and slow start finds W again. On a new path, base restarts.
+ *  - Start: in `default`, W is the kernel's initial window, and HyStart++ ends slow start.
+ *  - After a timeout Algorithm 1 does not change ssthresh, so slow start would take W straight back: `paper` does that;
+ *    `default` keeps the result of `ssthresh`, and W does not exceed it.
+ *  - A timeout that proves spurious restores W and ssthresh, as in the kernel; N restarts nevertheless.
+ * Application-limited epochs say little about the path: they may raise B_I but never lower it, and do not change N. An
+ * epoch does not span an idle period. ECN: a CE mark counts as a loss (the paper does not mention ECN).
  */
 #include <hotcc/filter.h>
 #include <hotcc/growth.h>
@@ -70,7 +70,7 @@
 
 char _license[] SEC("license") = "GPL";
 
-/* Choices, as macros: their values also go into the tags. */
+/* Choices are macros, because the tags also contain their values. */
 #define FILTER_EQ5 0
 #define FILTER_EQ4 1
 #define SINR_SHANNON 0
@@ -112,8 +112,8 @@ TUNABLE_CHOICE(rto_ssthresh, RTO_KERNEL, RTO_KEEP, "kernel,keep",
 
 #define EPOCH_MIN_US 20000
 #define EPOCH_START_MIN_US 5000	/* slow start doubles W in each RTT */
-#define LOSS_SEGMENTS 2048	/* fewer, and random losses of 0.5 % would at times look like 1 % */
-#define ACKS_MIN 8		/* RTT samples of a round that HyStart++ judges by */
+#define LOSS_SEGMENTS 2048	/* with fewer, random losses of 0.5 % would sometimes look like 1 % */
+#define ACKS_MIN 8		/* RTT samples that HyStart++ needs per round */
 #define CSS_ROUNDS 5
 
 struct dtcp {
@@ -121,7 +121,7 @@ struct dtcp {
 	u64 bandwidth_q8 FIELD("byte/s / 256", "B_I, the filtered bandwidth; 0: no sample yet");
 	u64 sample_rate FIELD("byte/s", "B_(i-1), the previous raw sample");
 	u64 n_q16 FIELD("segments per RTT / 65536", "N");
-	u64 growth_q16 FIELD("segments^2 / 65536", "growth not yet paid out: N per segment acknowledged, W makes one");
+	u64 growth_q16 FIELD("segments^2 / 65536", "growth credit: N per segment acknowledged, W makes one");
 	u32 epoch_start_us FIELD("us", "when the running epoch began");
 	u32 epoch_delivered FIELD("segments", "delivered at that time");
 	u32 prior_ssthresh FIELD("segments", "ssthresh before a timeout");
@@ -136,10 +136,10 @@ struct dtcp {
 	u16 epochs_stale FIELD("", "epochs with one that was too old, not yet counted");
 	u16 epochs_absent FIELD("", "epochs with none, not yet counted");
 	s8 forecast FIELD("1/64", "change of the bandwidth that the signal foretold, 0: none to be judged");
-	u8 css_rounds : 3;	  /* epochs of slow start on end with a longer RTT */
-	u8 epoch_app_limited : 1; /* the application held the running epoch back at its start */
-	u8 hold : 1;		  /* no growth: a queue stands, or the signal foretells one */
-	u8 room : 1;		  /* the last epoch's N has a part that the signal promised */
+	u8 css_rounds : 3;	  /* epochs of slow start in a row with a longer RTT */
+	u8 epoch_app_limited : 1; /* the application limited the running epoch at its start */
+	u8 hold : 1;		  /* no growth: there is a queue, or the signal predicts one */
+	u8 room : 1;		  /* the signal raised the last epoch's N */
 };
 FLOW_STATE(struct dtcp);
 
@@ -172,7 +172,7 @@ static __always_inline void signal_account(struct dtcp *f)
 	f->epochs_fresh = f->epochs_stale = f->epochs_absent = 0;
 }
 
-/* Looks the SINR up, and counts that. */
+/* Looks the SINR up, and counts the lookup. */
 static __always_inline enum radio_answer signal_read(struct sock *sk, struct dtcp *f, s32 *sinr_q8, s32 *average_q8)
 {
 	enum radio_answer answer = radio_read(sk, &f->radio, sinr_q8, average_q8);
@@ -190,9 +190,9 @@ static __always_inline enum radio_answer signal_read(struct sock *sk, struct dtc
 }
 
 /*
- * S of eq 7, in bytes/s, within +-B_I: what this SINR promises beyond the average one. The paper's rules compare
- * with the feeder's average; n_rule=eq10 with one over the time that B_I is an average of, because only then do B_I and
- * the SINR's change belong together.
+ * S of eq 7, in bytes/s, within +-B_I: the gain that this SINR promises over the average one. The paper's rules compare
+ * it with the feeder's average. n_rule=eq10 compares it with an average over the same time as B_I's, because only then
+ * do B_I and the SINR's change match.
  */
 static __always_inline s64 sinr_term_bytes_per_s(struct sock *sk, struct dtcp *f, s64 filtered)
 {
@@ -227,7 +227,7 @@ static __always_inline s64 expected_bytes_per_s(struct dtcp *f)
 	return filtered + div_s64(((s64)f->sample_rate - filtered) * (s64)g_permille, 1000);
 }
 
-/* What the last epoch's signal foretold, against what this one delivered. Before the filter's step. */
+/* Compares the last epoch's prediction by the signal with this epoch's delivery. Runs before the filter's step. */
 static __always_inline void signal_judge(struct dtcp *f, s32 forecast, u64 sample, s64 by_least)
 {
 	s64 expected = expected_bytes_per_s(f);
@@ -238,7 +238,7 @@ static __always_inline void signal_judge(struct dtcp *f, s32 forecast, u64 sampl
 		     by_least >= alpha_of(alpha_permille) / 4);
 }
 
-/* What eq 10 sees of a queue. */
+/* The queue that eq 10 uses. */
 static __always_inline s64 queue_ratio(s64 estimated, s64 current, s64 by_rtt)
 {
 	if (queue == QUEUE_RTT)
@@ -253,13 +253,16 @@ static __always_inline void window_lower(struct tcp_sock *tp, u64 window)
 	tp->snd_cwnd = min(max(window, 2ULL), (u64)min(tp->snd_cwnd, tp->snd_cwnd_clamp));
 }
 
-/* By no more than slow start would. */
+/* Raises W by no more than slow start would. */
 static __always_inline void window_raise(struct tcp_sock *tp, u64 window)
 {
 	tp->snd_cwnd = min(max((u64)tp->snd_cwnd, min(window, 2ULL * tp->snd_cwnd)), (u64)tp->snd_cwnd_clamp);
 }
 
-/* W with which the path holds a queue of 3 alpha if the signal is right: with less it is empty while the sender finds out. */
+/*
+ * The W with which the path holds a queue of 3 alpha if the signal is right. With a smaller W, the queue would be empty
+ * before the sender knows.
+ */
 static __always_inline u64 foretold_window(struct tcp_sock *tp, struct dtcp *f, s64 foretold)
 {
 	if (!f->base.us)
@@ -267,7 +270,7 @@ static __always_inline u64 foretold_window(struct tcp_sock *tp, struct dtcp *f, 
 	return segments_in((u64)max(foretold, 0LL) * (1000 + 3 * alpha_permille) / 1000, f->base.us, tp->mss_cache);
 }
 
-/* Eq 10 with the signal as room (Algorithm 1's sense) or as a fall. */
+/* Eq 10 with the signal as room (as in Algorithm 1) or as a fall. */
 static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample, s64 by_least, bool lost)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -287,7 +290,8 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 	f->room = room > 0;
 	if (fall > alpha) {
 		window_lower(tp, foretold_window(tp, f, expected + term));
-		tp->snd_ssthresh = min(tp->snd_ssthresh, max(tp->snd_cwnd, 2U)); /* or slow start would undo it */
+		tp->snd_ssthresh =
+			min(tp->snd_ssthresh, max(tp->snd_cwnd, 2U)); /* otherwise slow start would undo it */
 	} else if (room == alpha) {
 		window_raise(tp, foretold_window(tp, f, expected + term));
 	}
@@ -339,7 +343,7 @@ static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample
 	f->n_q16 = max(min(n_q16, min(limit, N_LIMIT_Q16)), N_ONE_Q16);
 }
 
-/* HyStart++ (RFC 9406), with the least RTT of the path in place of the last round's. */
+/* HyStart++ (RFC 9406), with the path's least RTT instead of the last round's. */
 static __always_inline void start_watch(struct tcp_sock *tp, struct dtcp *f, u64 segments)
 {
 	u32 least_us = base_round_least_us(&f->base), base_us = f->base.us;
@@ -363,7 +367,10 @@ static __always_inline void start_watch(struct tcp_sock *tp, struct dtcp *f, u64
 	tp->snd_ssthresh = max(tp->snd_cwnd, 2U);
 }
 
-/* No RTT near the least one for long: the queue is drained to see which it is now; slow start then finds W again. */
+/*
+ * If no RTT near the least one was seen for long, drains the queue to measure the least RTT again; slow start then
+ * finds W again.
+ */
 static __always_inline void base_probe(struct tcp_sock *tp, struct dtcp *f)
 {
 	if (!base_expired(tp, &f->base, base_window_s))
@@ -373,7 +380,7 @@ static __always_inline void base_probe(struct tcp_sock *tp, struct dtcp *f)
 	base_restart(tp, &f->base);
 }
 
-/* The end of an epoch: eqs 1 to 12. Not inline, or every ACK would save the registers that it needs. */
+/* The end of an epoch: eqs 1 to 12. It is not inline, because each ACK would then save the registers that it uses. */
 static __noinline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -426,7 +433,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_init, struct sock *sk)
 	epoch_restart(tp, f);
 	f->initial_window = TCP_INIT_CWND;
 	f->prior_ssthresh = tp->snd_ssthresh;
-	if (tp->data_segs_out) { /* moved here in the middle of its life: keeps its window */
+	if (tp->data_segs_out) { /* a connection that is taken over keeps its window */
 		base_take_over(tp, &f->base);
 		return;
 	}
@@ -441,7 +448,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_release, struct sock *sk)
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
 
-	/* a socket that only receives may come back: its start must not double each time */
+	/* a socket that only receives may return here: its start must not double each time */
 	if (!tp->data_segs_out && tp->snd_cwnd == start_window(f->initial_window))
 		tp->snd_cwnd = f->initial_window;
 	signal_account(f);
@@ -507,7 +514,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 	struct dtcp *f = flow_state(sk);
 	u32 window;
 
-	if (new_state != TCP_CA_Loss) /* a timeout within a recovery does not ask ssthresh() again */
+	if (new_state != TCP_CA_Loss) /* the kernel does not call ssthresh() for a timeout within a recovery */
 		f->prior_ssthresh = tp->snd_ssthresh;
 	if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &f->account);
@@ -517,7 +524,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 		if (rto_ssthresh == RTO_KEEP)
 			tp->snd_ssthresh = f->prior_ssthresh;
 		else
-			window = min(window, tp->snd_ssthresh); /* which is less than W was */
+			window = min(window, tp->snd_ssthresh); /* this is less than W was */
 		tp->snd_cwnd = window;
 		f->css_rounds = 0;
 		n_restart(f);
@@ -527,7 +534,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 	}
 }
 
-/* An idle period is no part of the path's bandwidth, and what the signal foretold was for the epoch before it. */
+/* An idle period says nothing about the path's bandwidth, and the signal's prediction was for the epoch before it. */
 static __always_inline void idle_end(struct sock *sk)
 {
 	struct dtcp *f = flow_state(sk);

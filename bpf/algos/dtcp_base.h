@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The least RTT of a path, for as long as it can be believed: any RTT within 1/16 of it confirms it; if none does for
- * a while, the path is longer or a queue stands, and the caller finds out which. For `dtcp`.
+ * The least RTT of a path, while it is valid. Any RTT within 1/16 of it confirms it; if none does for a while, the path
+ * is longer or there is a queue, and the caller finds out which. For `dtcp`.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -9,7 +9,7 @@
 #define BASE_TICK_US 65536 /* of a 16-bit clock, which wraps after 71 minutes */
 #define ROUND_TICK_US 64
 #define ROUND_NONE 65535
-#define RTT_MIN_UNKNOWN (~0U) /* what the kernel's filter holds before the first sample */
+#define RTT_MIN_UNKNOWN (~0U) /* the value of the kernel's filter before the first sample */
 
 struct rtt_base {
 	u32 us FIELD("us", "least RTT of the path, 0: none yet");
@@ -28,7 +28,7 @@ static __always_inline void base_restart(const struct tcp_sock *tp, struct rtt_b
 	b->seen = base_clock(tp);
 }
 
-/* A connection that was moved here: the kernel has watched its RTT. */
+/* A connection that is taken over: the kernel has measured its RTT. */
 static __always_inline void base_take_over(const struct tcp_sock *tp, struct rtt_base *b)
 {
 	u32 least_us = tp->rtt_min.s[0].v;
@@ -42,14 +42,16 @@ static __always_inline void base_sample(struct rtt_base *b, s32 rtt_us)
 {
 	u32 ticks = min((u32)rtt_us / ROUND_TICK_US, (u32)ROUND_NONE);
 
-	if (rtt_us <= 0 || ticks > b->round_least) /* the base is no more than what the epoch had */
+	if (rtt_us <= 0 || ticks > b->round_least) /* base becomes no more than the epoch's least RTT */
 		return;
 	b->round_least = ticks;
 	if (!b->us || (u32)rtt_us < b->us)
 		b->us = rtt_us;
 }
 
-/* The least RTT of the running epoch, 0: none yet. Not rounded up: on a short path, that would look like a queue. */
+/*
+ * The least RTT of the running epoch; 0: none yet. It is not rounded up: on a short path, that would look like a queue.
+ */
 static __always_inline u32 base_round_least_us(const struct rtt_base *b)
 {
 	return b->round_least == ROUND_NONE ? 0 : max(b->round_least * ROUND_TICK_US, 1U);
@@ -67,7 +69,7 @@ static __always_inline bool base_expired(const struct tcp_sock *tp, const struct
 	return window_s && b->us && (u16)(base_clock(tp) - b->seen) * (u64)BASE_TICK_US > window_s * 1000000ULL;
 }
 
-/* W without the queue that this RTT shows. */
+/* W less the queue that this RTT shows. */
 static __always_inline u32 base_window(const struct tcp_sock *tp, const struct rtt_base *b, u32 rtt_us)
 {
 	if (rtt_us <= b->us)

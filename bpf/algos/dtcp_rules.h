@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * N from one epoch to the next: D-TCP's eqs 10 to 12 as this project reads them and as they are printed, and Algorithm 1.
- * Pure functions. For `dtcp`.
+ * N from one epoch to the next: D-TCP's eqs 10 to 12, as this project reads them and as printed, and Algorithm 1. These
+ * are pure functions. For `dtcp`.
  */
 #pragma once
 #include <hotcc/fixed.h>
@@ -26,7 +26,7 @@ static __always_inline s64 queue_by_bandwidth(s64 estimated, s64 current)
 	return -(s64)min(ratio, (u64)RATIO_LIMIT);
 }
 
-/* Q / W = (R - base) / R, Q22, as TCP-FIT has it. */
+/* Q / W = (R - base) / R, Q22, as in TCP-FIT. */
 static __always_inline s64 queue_by_rtt(u32 base_us, u32 srtt_us)
 {
 	if (!base_us || srtt_us <= base_us)
@@ -39,7 +39,7 @@ static __always_inline s64 alpha_of(u32 permille)
 	return ((s64)permille << RATIO_SHIFT) / 1000;
 }
 
-/* The share of the bandwidth by which the signal promises more than is used yet, Q22: alpha at most. */
+/* The share of the bandwidth that the signal promises and the flow does not use yet, Q22; at most alpha. */
 static __always_inline s64 signal_room(s64 term, s64 unused_before, s64 bandwidth, s64 alpha)
 {
 	s64 room = term - max(unused_before, 0LL);
@@ -49,7 +49,7 @@ static __always_inline s64 signal_room(s64 term, s64 unused_before, s64 bandwidt
 	return min((s64)(((u64)room << RATIO_SHIFT) / (u64)bandwidth), alpha);
 }
 
-/* The share by which it foretells less, Q22. */
+/* The share of the bandwidth by which the signal predicts less, Q22. */
 static __always_inline s64 signal_fall(s64 term, s64 bandwidth)
 {
 	if (term >= 0)
@@ -70,7 +70,7 @@ static __always_inline u64 n_by_eq10(u64 n_q16, s64 ratio, u32 alpha_permille)
 	return n_q16 + N_ONE_Q16 - change;
 }
 
-/* Algorithm 1, lines 14-25: its prevN is N, or 0 where N is 1. */
+/* Algorithm 1, lines 14-25. Its prevN is N, or 0 if N is 1. */
 static __always_inline u64 n_by_alg1(u64 n_q16, s64 estimated, s64 current)
 {
 	if (current < estimated)
@@ -80,7 +80,7 @@ static __always_inline u64 n_by_alg1(u64 n_q16, s64 estimated, s64 current)
 	return n_q16;
 }
 
-/* N without what the signal gave it in the last epoch, at most. */
+/* N less the most that the signal may have added to it in the last epoch. */
 static __always_inline u64 n_without_room(u64 n_q16)
 {
 	return n_q16 <= 3 * N_ONE_Q16 ? N_ONE_Q16 : (n_q16 - N_ONE_Q16) / 2;

@@ -1,71 +1,102 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Multi-domain CUBIC (`mdcubic`): CUBIC for the Internet up to a proxy at the border of an access network, which says
- * what it saw. Losses beyond it are not congestion, and W is clocked by what arrives at it.
+ * Multi-domain CUBIC (`mdcubic`): CUBIC for the path from the sender to a proxy at the border of an access network. The
+ * proxy reports what it saw. Losses beyond the proxy are not congestion, and what arrives at the proxy clocks W.
  *
  * Paper: A. Mihaly, S. Nadas, S. Molnar, Z. Kramer, R. Skog, M. Ihlar, "Supporting Multi-Domain Congestion Control by a
- * Lightweight PEP", sections II and III. Domain 1 is from the sender to the proxy (PEP), domain 2 from there to the client.
+ * Lightweight PEP", sections II and III. Domain 1 is from the sender to the proxy (PEP), domain 2 from the PEP to the
+ * client.
  *
- *   place of a loss   the PEP saw the bytes, the client did not: domain 2; else domain 1                          (II.B)
- *   domain 1 loss     CUBIC                                                                                        (III)
- *   domain 2 loss     no reduction, until 10 within an RTT make it CUBIC's                                         (III)
- *   clocking          W = W1 + D2: W1 is CUBIC's and grows by what arrives at the PEP, so slow start doubles it per
- *                     RTT of domain 1; D2 is what the PEP saw and the client has not acknowledged                  (II.C)
- *   retransmission    the client's ACKs and the kernel decide, as ever                                             (II.C)
- *   without a PEP     a loss is domain 1's; `without_pep` = domain2 takes it for domain 2's, as scenario 2 has it   (III)
- *   type a or b       a (domain 2 retransmits itself, `reliable`): 1 loss makes it CUBIC's; b (`lossy`): 10        (II.A)
+ *   place of a loss   the PEP saw the bytes and the client did not: domain 2; otherwise domain 1                 (II.B)
+ *   domain 1 loss     CUBIC                                                                                       (III)
+ *   domain 2 loss     no reduction; CUBIC after 10 losses within an RTT                                           (III)
+ *   clock             W = W1 + D2. W1 is CUBIC's and grows by what arrives at the PEP, so slow start doubles it per
+ *                     RTT of domain 1. D2 is what the PEP saw and the client has not acknowledged                (II.C)
+ *   retransmission    by the client's ACKs and the kernel, as without a PEP                                      (II.C)
+ *   without a PEP     a loss is domain 1's; `without_pep` = domain2 attributes it to domain 2 (scenario 2)        (III)
+ *   type a or b       a, domain 2 retransmits by itself (`reliable`): 1 loss makes it CUBIC's; b (`lossy`): 10   (II.A)
  *
- * CUBIC itself is the kernel's, called as kfuncs ("the delegate"), with W1 in place of W. Without a PEP the two are equal
- * and every call is handed through.
+ * CUBIC is the kernel's own ("the delegate"), called through kfuncs with W1 in place of W. Without a PEP, W1 is W, and
+ * each call goes straight to the delegate.
  *
- * Hooks: `pkts_acked` reads the PEP's record. While data are in flight the kernel calls it once per ACK, duplicates too,
- * which are all there is while the client waits for a lost segment, and it leaves PRR alone. `ssthresh` tells the domains
- * apart, once per recovery (it reads the record again); holes that show later are looked at per ACK of such a recovery.
+ * The clock. PEP_CLOCKED and FALLEN_BACK are the states; the loss state is always clocked by the client.
+ *
+ *                   fresh record, and `pep_clock` = 1
+ *      CLIENT  ------------------------------------->  PEP_CLOCKED
+ *      W = W1  <-------------------------------------  W = W1 + D2
+ *         ^        record absent, torn or too old           |
+ *         |                                                 |  client ahead of the PEP for an RTT
+ *         |   newer record, and the PEP is level again      v
+ *         +-------------------------------------------  FALLEN_BACK: W = W1
+ *
+ * Reductions. REDUCING holds in both states below, TAKEN_FOR_DOMAIN_2 in one.
+ *
+ *        ssthresh(): the PEP saw all that is missing
+ *      OPEN  --------------------------------------->  TAKEN_FOR_DOMAIN_2: ssthresh = W, so PRR conserves packets
+ *       | ^                                              |    |
+ *       | |  end: W and ssthresh are restored            |    |  hole that the PEP did not see; too many losses;
+ *       | +----------------------------------------------+    |  CE mark; no usable record (`without_pep` = domain1)
+ *       | ^                                                   |
+ *       | |  end: D2 leaves ssthresh                          v
+ *       | +----------------------------------------------  domain 1's: ssthresh = CUBIC's for W1, plus D2
+ *       |                                                     ^
+ *       +-----------------------------------------------------+
+ *        ssthresh(): otherwise
+ *
+ *      timeout, in any state   D2 = 0, ssthresh = CUBIC's for W1; OPEN, clocked by the client until the loss state ends
+ *      undo, in any state      W as before the loss; UNDONE restores ssthresh at the next ACK; OPEN
+ *
+ * Hooks: `pkts_acked` reads the PEP's record. While data are in flight, the kernel calls it once per ACK. That includes
+ * duplicate ACKs, the only ones while the client waits for a lost segment; and it does not interfere with PRR.
+ * `ssthresh` reads the record again and attributes the loss to a domain, once per recovery. Each ACK of a recovery that
+ * was attributed to domain 2 checks for new holes.
  *
  * Deviations from the paper, and why:
- *  - The authors tagged losses in their simulator. Here the PEP's record is compared with snd_una and the SACK blocks of
- *    the last ACK: all of what is missing must have been seen by the PEP, else the loss is domain 1's.
- *  - A "loss event" is a segment marked as lost, and the one that starts a recovery; an RTT is a round of snd_una.
- *  - Ten losses: while the PEP is the clock, W1 is a rate, and CUBIC's share of it lets the queue of domain 2 that dropped
- *    them run dry. Where domain 2 has a queue, W1 gives up as many segments as were lost, and not more than CUBIC would
- *    (`d2_reduction`; `paper`: CUBIC). It has one where D2 takes longer than the least RTT and the record's leave for it, by
- *    three sixteenths of the RTT at least: at an eighth a PEP that lies takes too much, at a quarter queues are missed.
- *  - A long queue of domain 2's, of seven sixteenths of the RTT at least, drops what is too much for it: the first loss there is
- *    congestion. W gives up half of that queue, and not more than CUBIC would; slow start ends with what the rate fills. In a
- *    shorter one a loss of the radio's is as likely: three sixteenths left links half empty.
- *  - Ten losses are many for a small W, and what a PEP that lies takes from others grows with them: of a W under 160 it is
- *    one for 16 segments, and three at least (`d2_segments_per_loss`; `paper`: ten).
- *  - A recovery that was taken for domain 2's becomes CUBIC's once, when a hole shows that the PEP did not see, the tenth
- *    loss comes, or the record is of no use any more: then the threshold is set, and PRR follows.
- *  - In domain 2's recoveries ssthresh() answers W, so that PRR conserves packets; at the end ssthresh is again what it was,
- *    for ssthresh = W would end slow start. A loss that is hidden from CUBIC does not pause CUBIC's growth either: the W
- *    to which the recovery returns grows as in congestion avoidance.
- *  - Of what the PEP saw D2 leaves out what lies below the client's last SACK block: that arrived or was lost, and the kernel
- *    counts neither as in flight. With it W would be more than what is in flight as a recovery begins, and PRR would send
- *    the difference.
- *  - D2 counts whole segments, and changes in the open and the disorder state, and as a reduction ends: else W is PRR's.
- *  - The paper bounds neither D2 nor slow start, which sends far more than a slow domain 2 holds before the client's first ACK.
- *    `d2_bound_kb` (`paper`: none): D2 counts as no more than what domain 2 delivers in one and a half times the time it takes
- *    without a queue, or as the bound, while W is small or no rate is known. W1 is then at most twice what domain 1 holds at
- *    that rate; slow start keeps to the sum of both. A queue of domain 1's is not counted: W1 alone has no bound.
- *  - While PEP-clocked, CUBIC gets no RTT samples: HyStart would take domain 2's queue for domain 1's.
- * Undo: the kernel's, W as before the loss; after a timeout, less D2, which the timeout cleared. Timeout: the delegate's
- * rule for W1, D2 = 0, and slow start by the client's ACKs until the loss state ends; one that interrupts a recovery, for
- * which the kernel asks no ssthresh(), leaves the same ssthresh. ECN: a mark is domain 1's. Application-limited: W1 does
- * not grow. Idle: everything was acknowledged, D2 is 0, and the delegate moves its epoch.
+ *  - The authors tagged losses in their simulator. Here the PEP's record is compared with snd_una and the SACK blocks
+ *    of the last ACK. If the PEP did not see everything that is missing, the loss is domain 1's.
+ *  - A "loss event" is a segment marked as lost, and the loss that starts a recovery; an RTT is a round of snd_una.
+ *  - Ten losses: while the PEP is the clock, W1 is a rate, and CUBIC's share of it drains the queue of domain 2 that
+ *    dropped the segments. If domain 2 has a queue, W1 shrinks by as many segments as were lost, and by no more than
+ *    CUBIC's reduction (`d2_reduction`; `paper`: CUBIC). Domain 2 has a queue if D2 takes longer than the least RTT and
+ *    the record's RTT allow, by at least three sixteenths of the RTT. At an eighth, a lying PEP takes too much; at a
+ *    quarter, queues are missed.
+ *  - A long queue in domain 2, of at least seven sixteenths of the RTT, drops what it cannot hold: its first loss is
+ *    congestion. W shrinks by half of that queue, and by no more than CUBIC's reduction; slow start ends with the
+ *    window that the rate fills. In a shorter queue a radio loss is as likely: a limit of three sixteenths left links
+ *    half empty.
+ *  - Ten losses are many for a small W, and a lying PEP takes more from other flows the more losses are tolerated. If W
+ *    is under 160, the limit is one loss per 16 segments, and at least three (`d2_segments_per_loss`; `paper`: ten).
+ *  - A recovery attributed to domain 2 becomes CUBIC's once: when a hole shows that the PEP did not see, at the tenth
+ *    loss, or when the record is no longer usable. The threshold is set then, and PRR follows it.
+ *  - In a recovery attributed to domain 2, ssthresh() returns W, so that PRR conserves packets. At its end ssthresh is
+ *    restored, because ssthresh = W would end slow start. A loss hidden from CUBIC does not pause its growth: the W to
+ *    which the recovery returns grows as in congestion avoidance.
+ *  - D2 excludes what the PEP saw below the client's last SACK block: those bytes arrived or were lost, and the kernel
+ *    counts neither as in flight. If D2 included them, W would exceed the flight at the start of a recovery, and PRR
+ *    would send the difference.
+ *  - D2 counts whole segments. It changes in the open and the disorder state, and at the end of a reduction; otherwise
+ *    W is PRR's.
+ *  - The paper bounds neither D2 nor slow start, which sends far more than a slow domain 2 holds before the client's
+ *    first ACK. `d2_bound_kb` (`paper`: none) does: D2 counts as no more than domain 2 delivers in one and a half times
+ *    the time that it takes without a queue, or as the bound while W is small or no rate is known. W1 is then at most
+ *    twice what domain 1 holds at that rate, and slow start keeps to the sum of both. A queue in domain 1 is not
+ *    counted: W1 alone has no bound.
+ *  - While the PEP is the clock, CUBIC gets no RTT samples: HyStart would mistake domain 2's queue for domain 1's.
  *
- * The PEP's record (abi/pep.h) is not trusted. Absent, being written, or older than `pep_max_age_ms`: CUBIC, by the client's
- * ACKs. Bytes outside snd_una..snd_nxt do not count. Client ahead of the PEP for an RTT: CUBIC, until the PEP is level again
- * (II.B: it failed, or lies). What cannot be seen here is a PEP that acknowledges what never reached it: then the losses
- * of domain 1 are taken for domain 2's, and W1 has no bound but the receiver's window and ten losses per RTT. So only
- * authentic records may get into the storage; who cannot tell sets `pep_clock` to 0.
+ * Undo: as the kernel's, with W from before the loss; after a timeout less D2, which the timeout cleared. Timeout: the
+ * delegate's rule for W1. A timeout that interrupts a recovery, for which the kernel does not call ssthresh(), leaves
+ * the same ssthresh. ECN: a mark is domain 1's. Application-limited: W1 does not grow. Idle: everything was
+ * acknowledged, D2 is 0, and the delegate moves its epoch.
+ *
+ * The PEP's record (abi/pep.h) is not trusted. If it is absent, being written, or older than `pep_max_age_ms`, the flow
+ * is CUBIC clocked by the client's ACKs. Bytes outside snd_una..snd_nxt do not count. If the client is ahead of the PEP
+ * for an RTT, the PEP failed or lies (II.B): CUBIC, until the PEP is level again. A PEP that acknowledges bytes which
+ * never reached it cannot be detected here. The losses of domain 1 are then attributed to domain 2, and only the
+ * receiver's window and ten losses per RTT bound W1. Only authentic records may therefore enter the storage; if records
+ * cannot be authenticated, set `pep_clock` = 0.
  */
 #include "account_map.h"
-#include "cubic.h"
-#include "domains.h"
 #include "mdcubic_window.h"
-#include <hotcc/kernel.h>
-#include "abi/pep.h"
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>
 
@@ -99,31 +130,23 @@ TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by t
 #define ANY_QUEUE 3
 #define LONG_QUEUE 7
 
-/* d2_segments (bits 0 to 31), events, and flags (from FLAGS_BIT on) in a single load, for what runs at every ACK. */
-static __always_inline u64 state_word(const struct sock *sk)
+/* -- Place of a loss: II.B -- */
+
+/* Whether the client's holes are all in domain 2. */
+static __always_inline bool misses_in_domain_2(const struct tcp_sock *tp, bool use_pep, const struct pep_seen *seen)
 {
-	_Static_assert(__builtin_offsetof(struct mdcubic, d2_segments) == CUBIC_STATE_SIZE, "first in the word");
-	_Static_assert(__builtin_offsetof(struct mdcubic, flags) == CUBIC_STATE_SIZE + FLAGS_BIT / 8, "its byte");
-	return READ_ONCE(((const struct inet_connection_sock *)sk)->icsk_ca_priv[CUBIC_STATE_SIZE / 8]);
+	return use_pep ? pep_saw_holes(tp, seen) : without_pep == DOMAIN_2;
 }
 
-static __always_inline bool nothing_but_cubic(const struct sock *sk)
+/* The same at the start of a recovery, when the segment at snd_una is missing too. */
+static __always_inline bool loses_in_domain_2(const struct tcp_sock *tp, bool use_pep, const struct pep_seen *seen)
 {
-	return !(state_word(sk) & ((1ULL << (FLAGS_BIT + 8)) - 1));
+	return (!use_pep || pep_saw_first(tp, seen)) && misses_in_domain_2(tp, use_pep, seen);
 }
 
-/* CUBIC's threshold for W1 of a window. */
-static __always_inline u32 domain1_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	u32 kept = tp->snd_cwnd, ssthresh;
+/* -- Reduction: III -- */
 
-	tp->snd_cwnd = domain1_window(f, window);
-	ssthresh = delegate_ssthresh(sk);
-	tp->snd_cwnd = kept;
-	return ssthresh;
-}
-
+/* The number of losses in domain 2 at which CUBIC reacts to them. */
 static __always_inline u32 event_limit(u32 window)
 {
 	if (d2_loss_events)
@@ -135,33 +158,25 @@ static __always_inline u32 event_limit(u32 window)
 	return min(max(window / d2_segments_per_loss, LEAST_LOSSY_EVENTS), LOSSY_EVENTS);
 }
 
-/* The PEP, once the client was ahead of it for an RTT, is used no more until it is level again. */
-static __always_inline void watch_for_fallback(const struct tcp_sock *tp, struct mdcubic *f,
-					       const struct pep_seen *seen)
+/* CUBIC's ssthresh for W1 of a window. */
+static __always_inline u32 domain1_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
 {
-	if (!seen->is_behind) {
-		if (!(f->flags & FALLEN_BACK) || (u16)seen->updates != f->behind_updates) {
-			f->flags &= ~FALLEN_BACK;
-			f->marks &= ~CLIENT_AHEAD;
-		}
-		return;
-	}
-	if (!(f->marks & CLIENT_AHEAD)) {
-		f->marks |= CLIENT_AHEAD;
-		f->behind_since_us = tp->tcp_mstamp;
-	}
-	f->behind_updates = seen->updates;
-	if ((u32)tp->tcp_mstamp - f->behind_since_us >= tp->srtt_us >> 3)
-		f->flags |= FALLEN_BACK;
+	struct tcp_sock *tp = tcp_sk(sk);
+	u32 kept = tp->snd_cwnd, ssthresh;
+
+	tp->snd_cwnd = domain1_window(f, window);
+	ssthresh = delegate_ssthresh(sk);
+	tp->snd_cwnd = kept;
+	return ssthresh;
 }
 
-/* ssthresh for all of a window: that of W1, and D2, which the loss says nothing about. A loss never raises W. */
+/* ssthresh for the whole window: CUBIC's for W1, plus D2, which the loss does not concern. A loss never raises W. */
 static __always_inline u32 whole_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window)
 {
 	return min(domain1_ssthresh(sk, f, window) + f->d2_segments, max(window, 2U));
 }
 
-/* What of W waits in domain 2, where its losses may be congestion. */
+/* The segments of W that wait in domain 2, if a loss there may be congestion. */
 static __always_inline u32 waiting_segments(const struct tcp_sock *tp, const struct mdcubic *f, u32 window,
 					    const struct pep_seen *seen, u32 sixteenths)
 {
@@ -170,51 +185,42 @@ static __always_inline u32 waiting_segments(const struct tcp_sock *tp, const str
 	return domain2_queue(tp, window, seen, sixteenths);
 }
 
-/* The same after too many losses in domain 2. */
+/* whole_ssthresh() after too many losses in domain 2: W shrinks by as many, if domain 2 has a queue. */
 static __always_inline u32 excess_ssthresh(struct sock *sk, const struct mdcubic *f, u32 window,
 					   const struct pep_seen *seen)
 {
 	u32 ssthresh = whole_ssthresh(sk, f, window);
 
-	/* at U16_MAX it is not known how many there were */
+	/* at U16_MAX the number of losses is unknown */
 	if (f->events >= min(window, U16_MAX) || !waiting_segments(tcp_sk(sk), f, window, seen, ANY_QUEUE))
 		return ssthresh;
 	return max(ssthresh, window - f->events);
 }
 
 /*
- * The same after a loss of a long queue in domain 2, of which W gives up half. Slow start has gone far beyond the queue by
- * then: what the rate fills is left of W.
+ * whole_ssthresh() after a loss in a long queue of domain 2: W shrinks by half of the queue. Slow start has exceeded
+ * the queue by far at that time: W becomes the window that the rate fills.
  */
 static __always_inline u32 queue_ssthresh(struct sock *sk, struct mdcubic *f, u32 window, u32 queue,
 					  const struct pep_seen *seen)
 {
 	u32 ssthresh = max(whole_ssthresh(sk, f, window), window - min(queue / 2, window)), limit;
 
-	f->marks |= D2_WAS_FULL;
+	f->flags |= D2_WAS_FULL;
 	if (domain1_window(f, window) >= f->prior_ssthresh)
 		return ssthresh;
 	limit = domain2_limit(tcp_sk(sk), seen, TCP_INIT_CWND);
 	return min(ssthresh, limit + domain1_limit(tcp_sk(sk), seen, limit));
 }
 
-/* A recovery that was taken for domain 2's is no more. */
+/* A recovery that was attributed to domain 2 becomes domain 1's. */
 static __always_inline void give_up_domain_2(struct sock *sk, struct mdcubic *f, u32 ssthresh)
 {
 	tcp_sk(sk)->snd_ssthresh = ssthresh;
 	f->flags &= ~TAKEN_FOR_DOMAIN_2;
 }
 
-/* After an undo the kernel makes ssthresh three quarters of W at least, D2 included: W1 would slow-start far beyond itself. */
-static __always_inline void settle_undo(struct tcp_sock *tp, struct mdcubic *f)
-{
-	if (!(f->marks & UNDONE))
-		return;
-	f->marks &= ~UNDONE;
-	tp->snd_ssthresh = f->prior_ssthresh;
-}
-
-/* What an ACK adds to a recovery. */
+/* Counts the losses that an ACK of a recovery shows, and checks where they are. */
 static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, bool use_pep,
 					    const struct pep_seen *seen)
 {
@@ -225,29 +231,28 @@ static __always_inline void follow_recovery(struct sock *sk, struct mdcubic *f, 
 	if (!(f->flags & TAKEN_FOR_DOMAIN_2))
 		return;
 	f->events = min(f->events + min(lost, U16_MAX), U16_MAX);
-	if (use_pep ? !pep_saw_holes(tp, seen) : without_pep == DOMAIN_1)
+	if (!misses_in_domain_2(tp, use_pep, seen))
 		give_up_domain_2(sk, f, whole_ssthresh(sk, f, f->prior_window));
 	else if (f->events >= event_limit(f->prior_window))
 		give_up_domain_2(sk, f, excess_ssthresh(sk, f, f->prior_window, seen));
 }
 
-/* D2 is gone, and so is its share of ssthresh. */
+/* A timeout clears D2, and with it D2's share of ssthresh. */
 static __always_inline void end_reduction_by_timeout(struct sock *sk, struct mdcubic *f, u32 window)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	if (f->flags & TAKEN_FOR_DOMAIN_2)
 		tp->snd_ssthresh = domain1_ssthresh(sk, f, window);
-	else if (f->marks & REDUCING)
+	else if (f->flags & REDUCING)
 		tp->snd_ssthresh = domain1_window(f, tp->snd_ssthresh);
-	f->flags &= ~TAKEN_FOR_DOMAIN_2;
-	f->marks &= ~REDUCING;
+	f->flags &= ~(TAKEN_FOR_DOMAIN_2 | REDUCING);
 }
 
 /*
- * The kernel has made W the threshold, with the D2 of when the reduction began. What left domain 2 since then would be
- * sent at once, into the very queue that was too long. Slow start that a queue ended left a W of what the rate fills: D2's
- * share of that is no more than the bound.
+ * The kernel has set W to ssthresh, which includes D2 as it was at the start of the reduction. With that W, as many
+ * bytes as left domain 2 since then would be sent at once, into the queue that was too long; so D2 is measured again.
+ * If a queue ended slow start, W is what the rate fills, and D2's share of it is at most the bound.
  */
 static __always_inline void end_reduction(struct sock *sk, struct mdcubic *f)
 {
@@ -259,16 +264,57 @@ static __always_inline void end_reduction(struct sock *sk, struct mdcubic *f)
 		tp->snd_cwnd = min(max(tp->snd_cwnd, f->prior_window), tp->snd_cwnd_clamp);
 		tp->snd_ssthresh = f->prior_ssthresh;
 	} else {
-		if (is_renewed && f->marks & D2_WAS_FULL)
+		if (is_renewed && f->flags & D2_WAS_FULL)
 			f->d2_segments = min(f->d2_segments, domain2_limit(tp, &seen, TCP_INIT_CWND));
 		tp->snd_ssthresh = domain1_window(f, tp->snd_ssthresh);
 	}
-	f->flags &= ~TAKEN_FOR_DOMAIN_2;
-	f->marks &= ~REDUCING;
+	f->flags &= ~(TAKEN_FOR_DOMAIN_2 | REDUCING);
 	if (is_renewed) {
 		renew_d2(tp, f, &seen);
 		bound_d2(tp, f, &seen);
 	}
+}
+
+/* -- Undo -- */
+
+/*
+ * After an undo the kernel raises ssthresh to at least three quarters of W, D2 included. W1 alone would then be in slow
+ * start far beyond its size, so the next ACK or reduction restores ssthresh.
+ */
+static __always_inline void settle_undo(struct tcp_sock *tp, struct mdcubic *f)
+{
+	if (!(f->flags & UNDONE))
+		return;
+	f->flags &= ~UNDONE;
+	tp->snd_ssthresh = f->prior_ssthresh;
+}
+
+/* W as before the loss; in the loss state less D2, which the timeout cleared. */
+static __always_inline u32 undo_reduction(struct sock *sk, struct mdcubic *f)
+{
+	struct tcp_sock *tp = tcp_sk(sk);
+
+	if (f->flags & TAKEN_FOR_DOMAIN_2 || f->d2_segments)
+		f->flags |= UNDONE;
+	f->flags &= ~(TAKEN_FOR_DOMAIN_2 | REDUCING);
+	if (tcp_ca_state(sk) == TCP_CA_Loss)
+		return max(tp->snd_cwnd, min(tp->prior_cwnd, f->prior_window));
+	return tcp_reno_undo_cwnd(sk);
+}
+
+/* -- Hooks -- */
+
+/* d2_segments (bits 0 to 31), events, and flags (from FLAGS_BIT on) in one load, because each ACK reads them. */
+static __always_inline u64 state_word(const struct sock *sk)
+{
+	_Static_assert(__builtin_offsetof(struct mdcubic, d2_segments) == CUBIC_STATE_SIZE, "first in the word");
+	_Static_assert(__builtin_offsetof(struct mdcubic, flags) == CUBIC_STATE_SIZE + FLAGS_BIT / 8, "its bits");
+	return READ_ONCE(((const struct inet_connection_sock *)sk)->icsk_ca_priv[CUBIC_STATE_SIZE / 8]);
+}
+
+static __always_inline bool nothing_but_cubic(const struct sock *sk)
+{
+	return !(state_word(sk) & ((1ULL << (FLAGS_BIT + 8)) - 1));
 }
 
 SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
@@ -276,7 +322,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
 	struct mdcubic *f = flow_state(sk);
 
 	__builtin_memset(f, 0, sizeof(*f));
-	f->round_end = tcp_sk(sk)->snd_nxt; /* 0 may be 2 GB ahead */
+	f->round_end = tcp_sk(sk)->snd_nxt; /* a round that ends at 0 could last 2 GB */
 	if (CUBIC_FITS())
 		cubictcp_init(sk);
 	else
@@ -290,7 +336,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_release, struct sock *sk)
 	mapped_account_close(sk);
 }
 
-/* An ACK of a flow that may have a PEP, or is in a reduction. */
+/* An ACK of a flow that may have a PEP, or whose state differs from plain CUBIC's. */
 static __noinline void follow_pep(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -329,7 +375,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_pkts_acked, struct sock *sk, const struc
 		cubictcp_acked(sk, sample);
 }
 
-/* PEP-clocked, the growth was in pkts_acked; but in the loss state W is the client's. */
+/* If the PEP is the clock, W grew in pkts_acked already; but in the loss state the client is the clock. */
 static __noinline void grow_beside_pep(struct sock *sk, u32 ack, u32 acked)
 {
 	struct mdcubic *f = flow_state(sk);
@@ -346,33 +392,30 @@ SEC("struct_ops") void BPF_PROG(mdcubic_cong_avoid, struct sock *sk, u32 ack, u3
 		grow_beside_pep(sk, ack, acked);
 }
 
-/* Entry to a recovery, a reduction after an ECN mark, or loss state; which of them is told afterwards. */
+/*
+ * Starts a recovery, a reduction after an ECN mark, or the loss state; set_state reports afterwards which one it was.
+ */
 SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mdcubic *f = flow_state(sk);
 	struct pep_seen seen;
-	bool domain_2;
-	u32 queue = 0;
+	bool use_pep;
+	u32 queue;
 
 	settle_undo(tp, f);
 	f->prior_window = tp->snd_cwnd;
 	f->prior_ssthresh = tp->snd_ssthresh;
-	f->marks |= REDUCING;
-	f->flags &= ~TAKEN_FOR_DOMAIN_2;
-	if (!(f->flags & PEP_CLOCKED)) { /* what there was before grew W in cong_avoid */
+	f->flags = (f->flags | REDUCING) & ~TAKEN_FOR_DOMAIN_2;
+	if (!(f->flags & PEP_CLOCKED)) { /* earlier bytes grew W in cong_avoid */
 		f->covered_to = tp->snd_una;
 		f->remainder_bytes = 0;
 	}
-	if (pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && !(f->flags & FALLEN_BACK)) {
-		domain_2 = pep_saw_first(tp, &seen) && pep_saw_holes(tp, &seen);
-		queue = waiting_segments(tp, f, tp->snd_cwnd, &seen, LONG_QUEUE);
-	} else {
-		domain_2 = without_pep == DOMAIN_2;
-	}
-	if (!domain_2)
+	use_pep = pep_read(sk, pep_max_age_ms, &seen) == PEP_FRESH && !(f->flags & FALLEN_BACK);
+	if (!loses_in_domain_2(tp, use_pep, &seen))
 		return whole_ssthresh(sk, f, tp->snd_cwnd);
 	f->events += f->events < U16_MAX;
+	queue = use_pep ? waiting_segments(tp, f, tp->snd_cwnd, &seen, LONG_QUEUE) : 0;
 	if (queue)
 		return queue_ssthresh(sk, f, tp->snd_cwnd, queue, &seen);
 	if (f->events >= event_limit(tp->snd_cwnd))
@@ -428,16 +471,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_tx_start, struct sock *sk)
 
 SEC("struct_ops") u32 BPF_PROG(mdcubic_undo_cwnd, struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct mdcubic *f = flow_state(sk);
-
-	if (f->flags & TAKEN_FOR_DOMAIN_2 || f->d2_segments)
-		f->marks |= UNDONE;
-	f->flags &= ~TAKEN_FOR_DOMAIN_2;
-	f->marks &= ~REDUCING;
-	if (tcp_ca_state(sk) == TCP_CA_Loss)
-		return max(tp->snd_cwnd, min(tp->prior_cwnd, f->prior_window));
-	return tcp_reno_undo_cwnd(sk);
+	return undo_reduction(sk, flow_state(sk));
 }
 
 SEC(".struct_ops.link")

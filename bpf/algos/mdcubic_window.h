@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The state of `mdcubic`, and how its window W = W1 + D2 grows: clocked by the PEP or by the client's ACKs, and within what
- * domain 2 should hold.
+ * The state of `mdcubic`, and the clock of its window W = W1 + D2: the PEP or the client's ACKs, within what domain 2
+ * should hold.
  */
 #pragma once
 #include "cubic.h"
@@ -13,27 +13,30 @@
 TUNABLE(u32, d2_bound_kb, 400, 0, 0, 1000000, "kB",
 	"D2 counts up to this, or to what domain 2 holds with a short queue if that is more; 0: no bound");
 
-/* `flags` */
-#define PEP_USED 1U	     /* the last ACK found a record to go by */
-#define PEP_CLOCKED 2U	     /* and W is clocked by it */
-#define TAKEN_FOR_DOMAIN_2 4U /* the reduction that goes on */
-#define FALLEN_BACK 8U	     /* the client was ahead of the PEP for an RTT */
-#define NO_DELEGATE 128U     /* this kernel's CUBIC needs more room: Reno */
-#define FLAGS_BIT 48	     /* of the word that they are in */
-/* `marks` */
-#define CLIENT_AHEAD 1U /* of the PEP, since behind_since_us */
-#define REDUCING 2U	/* ssthresh is that of a reduction, and holds D2 */
-#define UNDONE 4U	/* so is the one that the kernel made of it for the undo */
-#define D2_WAS_FULL 8U	/* since the PEP is the clock, a long queue of domain 2 dropped something */
+#define FLAGS_BIT 48 /* of the word that holds `flags` */
+
+enum mdcubic_flag {
+	/* the low byte: 0, as are D2 and `events`, in a flow that is plain CUBIC */
+	PEP_USED = 1 << 0,	     /* the last ACK found a usable record */
+	PEP_CLOCKED = 1 << 1,	     /* and it is W's clock */
+	TAKEN_FOR_DOMAIN_2 = 1 << 2, /* the running reduction is attributed to domain 2 */
+	FALLEN_BACK = 1 << 3,	     /* the client was ahead of the PEP for an RTT */
+	NO_DELEGATE = 1 << 7,	     /* this kernel's CUBIC needs more room: Reno */
+	/* the high byte: of no concern to plain CUBIC */
+	CLIENT_AHEAD = 1 << 8, /* of the PEP, since behind_since_us */
+	REDUCING = 1 << 9,     /* ssthresh is a reduction's, and includes D2 */
+	UNDONE = 1 << 10,      /* ssthresh is the kernel's after an undo, and includes D2 */
+	D2_WAS_FULL = 1 << 11, /* a long queue of domain 2 dropped something since the PEP became the clock */
+};
 
 struct mdcubic {
 	u8 delegate[CUBIC_STATE_SIZE]; /* CUBIC's own */
 	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
 	u16 events FIELD("", "domain 2 losses in this round");
-	u8 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
-			   "128: Reno in CUBIC's place, whose state has no room here");
-	u8 marks FIELD("", "1: client ahead of the PEP, 2: a reduction goes on, 4: it was undone, 8: a long "
-			   "queue of domain 2 dropped something");
+	u16 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
+			    "128: Reno in CUBIC's place, whose state has no room here, 256: client ahead of the PEP, "
+			    "512: a reduction goes on, 1024: it was undone, 2048: a long queue of domain 2 dropped "
+			    "something");
 
 	u32 covered_to FIELD("", "sequence number up to which client and PEP, taken in all, have bytes");
 	u32 round_end FIELD("", "sequence number at which the running round ends");
@@ -48,7 +51,7 @@ struct mdcubic {
 };
 FLOW_STATE(struct mdcubic);
 
-/* The delegate; Reno where its state would not fit. */
+/* The delegate; Reno if CUBIC's state does not fit. */
 static __always_inline void delegate_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 {
 	if (CUBIC_FITS())
@@ -61,6 +64,8 @@ static __always_inline u32 delegate_ssthresh(struct sock *sk)
 {
 	return CUBIC_FITS() ? cubictcp_recalc_ssthresh(sk) : tcp_reno_ssthresh(sk);
 }
+
+/* -- Clock: II.C -- */
 
 /* W1 of a window: what CUBIC sees of it. */
 static __always_inline u32 domain1_window(const struct mdcubic *f, u32 window)
@@ -80,14 +85,17 @@ static __always_inline void domain1_grow(struct sock *sk, const struct mdcubic *
 	tp->snd_cwnd = min(tp->snd_cwnd + f->d2_segments, tp->snd_cwnd_clamp);
 }
 
-/* A loss that changes nothing keeps nothing from growing: W as it will be after the recovery, and PRR up to it. */
+/*
+ * A loss that does not reduce W does not pause its growth. The W that follows the recovery grows, and with it ssthresh,
+ * up to which PRR sends.
+ */
 static __always_inline void grow_through_recovery(struct sock *sk, struct mdcubic *f, u32 segments)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 kept = tp->snd_cwnd;
 
 	if (domain1_window(f, f->prior_window) < f->prior_ssthresh)
-		return; /* slow start would come at the end, at once */
+		return; /* the growth of slow start would be sent at once at the end */
 	tp->snd_cwnd = f->prior_window;
 	tp->snd_ssthresh = f->prior_ssthresh;
 	domain1_grow(sk, f, tp->snd_una, segments);
@@ -96,7 +104,7 @@ static __always_inline void grow_through_recovery(struct sock *sk, struct mdcubi
 	tp->snd_cwnd = kept;
 }
 
-/* W = W1 + D2, as D2 is now. */
+/* W = W1 + D2, with D2 measured again. */
 static __always_inline void renew_d2(struct tcp_sock *tp, struct mdcubic *f, const struct pep_seen *seen)
 {
 	u32 window = max(domain1_window(f, tp->snd_cwnd), 2U);
@@ -106,14 +114,14 @@ static __always_inline void renew_d2(struct tcp_sock *tp, struct mdcubic *f, con
 }
 
 /*
- * Domain 2 fills up: D2 counts as no more than it should hold, and W1 is no more than domain 1 needs for domain 2's rate. Slow
- * start is held before that, for all that it sends is in domain 2 an RTT of domain 1 later. Once domain 2's queue dropped
- * something, the rate alone says what D2 may count as, and losses bound W1.
+ * Bounds W if domain 2 fills up: D2 counts as no more than domain 2 should hold, and W1 is no more than domain 1 needs
+ * for domain 2's rate. Slow start is bounded earlier, because all that it sends is in domain 2 an RTT of domain 1
+ * later. Once domain 2's queue has dropped something, only the rate bounds D2, and losses bound W1.
  */
 static __always_inline void bound_d2(struct tcp_sock *tp, struct mdcubic *f, const struct pep_seen *seen)
 {
 	u32 w1 = domain1_window(f, tp->snd_cwnd), d2 = f->d2_segments;
-	bool was_full = f->marks & D2_WAS_FULL, is_starting = w1 < tp->snd_ssthresh;
+	bool was_full = f->flags & D2_WAS_FULL, is_starting = w1 < tp->snd_ssthresh;
 	u32 least = d2_bound_kb * 1000 / (tp->mss_cache ?: 1), limit;
 
 	if (was_full)
@@ -127,7 +135,25 @@ static __always_inline void bound_d2(struct tcp_sock *tp, struct mdcubic *f, con
 	tp->snd_cwnd = min(w1 + f->d2_segments, tp->snd_cwnd);
 }
 
-/* Whole segments of what is new since the last ACK, and 0 where W did not hold the sender back. */
+/* If the client is ahead of the PEP for an RTT, the PEP is ignored until a record shows that it is level again. */
+static __always_inline void watch_for_fallback(const struct tcp_sock *tp, struct mdcubic *f,
+					       const struct pep_seen *seen)
+{
+	if (!seen->is_behind) {
+		if (!(f->flags & FALLEN_BACK) || (u16)seen->updates != f->behind_updates)
+			f->flags &= ~(FALLEN_BACK | CLIENT_AHEAD);
+		return;
+	}
+	if (!(f->flags & CLIENT_AHEAD)) {
+		f->flags |= CLIENT_AHEAD;
+		f->behind_since_us = tp->tcp_mstamp;
+	}
+	f->behind_updates = seen->updates;
+	if ((u32)tp->tcp_mstamp - f->behind_since_us >= tp->srtt_us >> 3)
+		f->flags |= FALLEN_BACK;
+}
+
+/* The whole segments among the bytes that are new since the last ACK; 0 if W did not limit the sender. */
 static __always_inline u32 segments_to_grow_by(struct sock *sk, struct mdcubic *f, u32 news)
 {
 	u32 mss = tcp_sk(sk)->mss_cache ?: 1;
@@ -137,7 +163,7 @@ static __always_inline u32 segments_to_grow_by(struct sock *sk, struct mdcubic *
 	return tcp_is_cwnd_limited(sk) ? news / mss : 0;
 }
 
-/* W1 grows by what is new since the last ACK. */
+/* W1 grows by the bytes that are new since the last ACK, at the PEP or the client. */
 static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, const struct pep_seen *seen, u8 state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -146,10 +172,10 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 	u32 news = covered_to - f->covered_to, segments;
 
 	if (f->flags & PEP_CLOCKED && (s32)news < 0) {
-		covered_to = f->covered_to; /* less than it told before: no news */
+		covered_to = f->covered_to; /* the PEP reports less than before: nothing is new */
 		news = 0;
 	}
-	if (!(f->flags & PEP_CLOCKED)) /* what was there before is no growth */
+	if (!(f->flags & PEP_CLOCKED)) /* bytes from before the PEP was the clock do not count */
 		news = f->remainder_bytes = 0;
 	f->flags |= PEP_CLOCKED;
 	f->covered_to = covered_to;
@@ -166,15 +192,14 @@ static __always_inline void clock_by_pep(struct sock *sk, struct mdcubic *f, con
 		bound_d2(tp, f, seen);
 }
 
-/* W = W1: the client's ACKs are all there is. What grows W outside recoveries is cong_avoid. */
+/* W = W1, clocked by the client's ACKs. Outside recoveries, cong_avoid grows W. */
 static __always_inline void clock_by_client(struct sock *sk, struct mdcubic *f, u8 state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	s32 news = tp->snd_una - f->covered_to;
 	u32 segments;
 
-	f->flags &= ~PEP_CLOCKED;
-	f->marks &= ~D2_WAS_FULL;
+	f->flags &= ~(PEP_CLOCKED | D2_WAS_FULL);
 	f->covered_to = tp->snd_una;
 	if (state == TCP_CA_Recovery && f->flags & TAKEN_FOR_DOMAIN_2) {
 		segments = segments_to_grow_by(sk, f, max(news, 0));

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/*
- * rate_CA = RTT_old / RTT_new, eq 5 of Hamamreh 2020: what DCM and DCM+ weigh their growth by.
- */
+/* rate_CA = RTT_old / RTT_new, eq 5 of Hamamreh 2020: the weight of growth in DCM and DCM+. */
 #pragma once
 #include <hotcc/bpf.h>
 
@@ -10,15 +8,15 @@
 #define RATE_CA_LIMIT_SHIFT 20
 #define RATE_CA_LIMIT_Q16 (RATE_CA_ONE_Q16 << RATE_CA_LIMIT_SHIFT)
 
-/* The ratio and its inverse, each rounded down on its own, at least 1/65536 and at most 2^20. */
+/* The ratio and its inverse, each rounded down, at least 1/65536 and at most 2^20. */
 struct rate_ca {
 	u64 rate_q16;
 	u64 inverse_q16;
 };
 
 /*
- * From two RTTs in the same unit, each under 2^36, held within the limits given; a limit of 0 is none. 1 while one of
- * the RTTs is not known (0).
+ * rate_CA of two RTTs in the same unit, each under 2^36, kept within the given limits; a limit of 0 means no limit. 1
+ * while either RTT is unknown (0).
  */
 static __always_inline struct rate_ca rate_ca(u64 old_rtt, u64 new_rtt, u32 min_permille, u32 max_permille)
 {

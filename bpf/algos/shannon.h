@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spectral efficiency log2(1 + s) of a signal-to-noise ratio s given in dB (Shannon 1948), in fixed point. For `dtcp` and
- * `crest`.
+ * Spectral efficiency log2(1 + s) of a signal-to-noise ratio s given in dB (Shannon 1948), in fixed point. For `dtcp`
+ * and `crest`.
  */
 #pragma once
 #include <hotcc/bpf.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How far the SINR is believed: it foretold how much more or less the next epoch would deliver; what the epoch
- * delivered is compared with that, and with no forecast at all. The weight is (E0^2 - E1^2) / (E0^2 + E1^2), 0 at
- * least, with the mean squares of the errors without (E0) and with the signal (E1). For `dtcp`.
+ * The weight of the SINR. The SINR predicts how much more or less the next epoch delivers. The epoch's delivery is
+ * compared with that prediction, and with no prediction. The weight is (E0^2 - E1^2) / (E0^2 + E1^2), at least 0, with
+ * the mean squares of the errors without (E0) and with the signal (E1). For `dtcp`.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -11,7 +11,7 @@
 #define FORECAST_ONE 64
 #define FORECAST_LEAST 6 /* less is the noise of readings */
 #define WEIGHT_ONE 256
-#define ERROR_SHIFT 5		/* errors are averaged over 32 judgements */
+#define ERROR_SHIFT 5		/* errors are averaged over 32 epochs */
 #define ERROR_FIRST 1024	/* a quarter of the bandwidth, for both */
 #define EFFICIENCY_MAX_Q12 65535
 
@@ -37,8 +37,8 @@ static __always_inline void error_add(u16 *mean, s64 error_q10)
 }
 
 /*
- * The rate differed by `change_q10` of itself, and the signal had foretold `forecast`. Without a queue, the rate may
- * be the sender's own: it only shows that a link can do more than was foretold.
+ * The rate changed by the share `change_q10`; the signal had predicted `forecast`. Without a queue, the sender may have
+ * limited the rate: then it only shows that the link can deliver more than predicted.
  */
 static __always_inline void weight_judge(struct sinr_weight *w, s64 change_q10, s32 forecast, bool busy)
 {
@@ -58,7 +58,7 @@ static __always_inline u32 weight_q8(const struct sinr_weight *w)
 	return without > with ? (without - with) * WEIGHT_ONE / (without + with + 1) : 0;
 }
 
-/* The spectral efficiency's average so far; this one is added to it as a sample is to B_I. */
+/* Returns the average of the spectral efficiency so far, and adds this one to it as B_I adds a sample. */
 static __always_inline u32 efficiency_average_q12(struct sinr_weight *w, u32 efficiency_q20, u32 filter_permille)
 {
 	u32 sample = min(max(efficiency_q20 >> 8, 1U), (u32)EFFICIENCY_MAX_Q12), before = w->average_q12 ?: sample;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the Westwood family shares: RTTmin, the estimator of the original Westwood, eq 4 of Hamamreh 2020, and what a loss
- * does.
- * BWE is in 1/256 byte/s, 0: no sample yet. For `westwood_bpf`, `westwoodp`, `dcm` and `dcmplus`.
+ * Common code of the Westwood family: RTTmin, the estimator of the original Westwood, eq 4 of Hamamreh 2020, and the
+ * reaction to a loss. BWE is in 1/256 byte/s; 0: no sample yet. For `westwood_bpf`, `westwoodp`, `dcm` and `dcmplus`.
  */
 #pragma once
 #include <hotcc/filter.h>
@@ -15,7 +14,10 @@
 TUNABLE(u32, base_window_us, BASE_WINDOW_US, 0, 0, 3600000000, "us",
 	"time RTTmin is kept without being seen, a timeout ends it as well; 0: it is the connection's");
 
-/* `init`: what the connection knows already, which may come from another algorithm; the kernel has ~0 before that. */
+/*
+ * For `init`: the RTT that the connection already knows, perhaps under another algorithm. The kernel has ~0 before the
+ * first sample.
+ */
 static __always_inline void base_restart(const struct tcp_sock *tp, u32 *base_us, u32 *seen_us)
 {
 	u32 least_us = tp->rtt_min.s[0].v;
@@ -46,8 +48,8 @@ static __always_inline void base_lower(const struct tcp_sock *tp, u32 *base_us, 
 }
 
 /*
- * Lowers RTTmin to the sample, or replaces an aged RTTmin. Does not call base_replace(): the result is four instructions
- * more for each ACK.
+ * Lowers RTTmin to the sample, or replaces an aged RTTmin. It does not call base_replace(), which would take four more
+ * instructions per ACK.
  */
 static __always_inline void base_add(const struct tcp_sock *tp, u32 *base_us, u32 *seen_us, s32 rtt_us)
 {
@@ -61,7 +63,7 @@ static __always_inline void base_add(const struct tcp_sock *tp, u32 *base_us, u3
 	*seen_us = now_us;
 }
 
-/* A timeout: the path may be another one, so the next sample replaces RTTmin, as in Linux's tcp_westwood. */
+/* After a timeout the path may have changed, so the next sample replaces RTTmin, as in Linux's tcp_westwood. */
 static __always_inline void base_expire(const struct tcp_sock *tp, u32 *seen_us)
 {
 	*seen_us = (u32)tp->tcp_mstamp - base_window_us;
@@ -70,7 +72,7 @@ static __always_inline void base_expire(const struct tcp_sock *tp, u32 *seen_us)
 #define VIRTUAL_SAMPLES_MAX 32
 
 /*
- * The original's estimator: a sample for each ACK (eq 3), and virtual samples of zero, tau / 2 each, while none comes.
+ * The original's estimator: a sample for each ACK (eq 3), and a virtual sample of zero for each tau / 2 without an ACK.
  * ACKs with the same time stamp count as one.
  */
 struct ack_rate {
@@ -93,9 +95,9 @@ static __always_inline void ack_rate_restart(const struct tcp_sock *tp, struct a
 }
 
 /*
- * The first transmission when nothing was in flight (CA_EVENT_TX_START): the silence before it was the application's, and
- * says nothing about the path. But in a recovery or after a timeout it was the path's. The filter takes the mean of two
- * samples in a row, and that before the silence does not reach across it.
+ * The first transmission when nothing was in flight (CA_EVENT_TX_START). The application caused the silence before it,
+ * which says nothing about the path; but in a recovery or after a timeout the path caused it. The filter averages two
+ * samples in a row, and the sample before the silence does not count for the one after it.
  */
 static __always_inline void ack_rate_resume(struct sock *sk, struct ack_rate *r)
 {
@@ -105,7 +107,10 @@ static __always_inline void ack_rate_resume(struct sock *sk, struct ack_rate *r)
 	r->previous &= EXTRAORDINARY;
 }
 
-/* Virtual samples for all of `*elapsed_us` but its last piece, of at most tau / 2. False: there would be too many. */
+/*
+ * Adds virtual samples for all of `*elapsed_us` but its last piece, of at most tau / 2. False if there would be too
+ * many.
+ */
 static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *r, u32 *elapsed_us, u64 half_tau_us)
 {
 	u64 count = (*elapsed_us - 1) / half_tau_us;
@@ -121,7 +126,7 @@ static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *
 	return true;
 }
 
-/* Any sample: the first one, one after a silence or with numbers beyond the ordinary. */
+/* Any sample, including the first one, one after a silence, and one beyond the ordinary arithmetic. */
 static __noinline void ack_rate_any(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
 {
 	u64 bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache, sample;
@@ -144,10 +149,10 @@ static __noinline void ack_rate_any(const struct tcp_sock *tp, struct ack_rate *
 }
 
 /*
- * BWE after an ordinary ACK. False: nothing was done, and ack_rate_any() has to; a caller that does it last keeps nothing
- * over a call, which every ACK would pay for. The two divisions are the sample's and the filter's own: with
- * sum = sample + previous, BWE = ((2 tau - d) BWE + d sum) / (2 tau + d), all products under 2^64 for a tau of up to 10 s
- * and an ACK of TCP's greatest window, 1 Gbyte.
+ * BWE after an ordinary ACK. If it returns false, it did nothing, and the caller must call ack_rate_any(); a caller
+ * that does so last saves no registers across the call, at a cost for each ACK. The two divisions are the sample's and
+ * the filter's: with sum = sample + previous, BWE = ((2 tau - d) BWE + d sum) / (2 tau + d). All products are under
+ * 2^64 for a tau of up to 10 s and an ACK of TCP's largest window, 1 Gbyte.
  */
 static __always_inline bool ack_rate_add(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
 {
@@ -159,7 +164,7 @@ static __always_inline bool ack_rate_add(const struct tcp_sock *tp, struct ack_r
 	bytes = (u64)(u32)(tp->delivered - r->last_delivered) * tp->mss_cache;
 	sample = quotient(bytes * USEC_PER_SEC, elapsed_us);
 	sum = sample + r->previous;
-	asm("" : "+r"(half_tau_us)); /* else tau takes two registers, of which the program has to save one */
+	asm("" : "+r"(half_tau_us)); /* otherwise tau takes two registers, one of which the program must save */
 	if (sum >> ORDINARY_BITS || elapsed_us > half_tau_us)
 		return false;
 	r->previous = sample;
@@ -171,7 +176,7 @@ static __always_inline bool ack_rate_add(const struct tcp_sock *tp, struct ack_r
 	return true;
 }
 
-/* max(2, BWE * RTTmin / segment size), eq 4; Reno's halving while nothing is known. */
+/* max(2, BWE * RTTmin / segment size), eq 4; Reno's half while BWE or RTTmin is unknown. */
 static __always_inline u32 westwood_window(struct sock *sk, u64 bandwidth_q8, u32 base_us)
 {
 	if (!bandwidth_q8 || !base_us)
@@ -181,8 +186,8 @@ static __always_inline u32 westwood_window(struct sock *sk, u64 bandwidth_q8, u3
 }
 
 /*
- * Entry to a recovery, or to loss state. The value returned steers PRR, so it must not exceed W; `window`, what eq 4
- * gives, is put in place when the recovery is over.
+ * Starts a recovery or the loss state. The result controls PRR, so it must not exceed W; `window`, the result of eq 4,
+ * becomes ssthresh at the end of the recovery.
  */
 static __always_inline u32 westwood_ssthresh(struct sock *sk, u32 *loss_ssthresh, u32 window)
 {
@@ -190,7 +195,7 @@ static __always_inline u32 westwood_ssthresh(struct sock *sk, u32 *loss_ssthresh
 	return max(min(tcp_sk(sk)->snd_cwnd, window), 2U);
 }
 
-/* Its end (CA_EVENT_COMPLETE_CWR), or a timeout (CA_EVENT_LOSS), where eq 4 of that moment counts. */
+/* The end of a recovery (CA_EVENT_COMPLETE_CWR), or a timeout (CA_EVENT_LOSS), for which eq 4 is evaluated again. */
 static __always_inline void westwood_event(struct sock *sk, u32 *loss_ssthresh, enum tcp_ca_event event,
 					   u64 bandwidth_q8, u32 base_us, u32 *base_seen_us)
 {
@@ -205,14 +210,14 @@ static __always_inline void westwood_event(struct sock *sk, u32 *loss_ssthresh, 
 	*loss_ssthresh = 0;
 }
 
-/* The loss was none. */
+/* The loss proved spurious. */
 static __always_inline u32 westwood_undo(struct sock *sk, u32 *loss_ssthresh)
 {
 	*loss_ssthresh = 0;
 	return tcp_reno_undo_cwnd(sk);
 }
 
-/* Westwood+ samples once per RTT sample, and at most once in `min_sample_us`. */
+/* Westwood+ takes a bandwidth sample once per RTT, and at most once in `min_sample_us`. */
 static __always_inline bool westwoodp_sample_due(u32 elapsed_us, u32 min_sample_us, s32 rtt_us)
 {
 	return elapsed_us >= min_sample_us && (rtt_us <= 0 || elapsed_us >= (u32)rtt_us);

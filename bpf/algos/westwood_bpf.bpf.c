@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * TCP Westwood, the original one (`westwood_bpf`; the kernel's module of the plain name is Westwood+, here `westwoodp`)
+ * TCP Westwood, the original (`westwood_bpf`). The kernel's module `westwood` is Westwood+, here `westwoodp`.
  *
  * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
- * 2020, Algorithm 1 and equations 3 and 4, which it shares with Westwood+. The filter is Westwood's own: C. Casetti,
- * M. Gerla, S. Mascolo, M. Y. Sanadidi, R. Wang, "TCP Westwood: End-to-End Congestion Control for Wired/Wireless
+ * 2020, Algorithm 1 and equations 3 and 4, which it shares with Westwood+. The filter is Westwood's own: C. Casetti, M.
+ * Gerla, S. Mascolo, M. Y. Sanadidi, R. Wang, "TCP Westwood: End-to-End Congestion Control for Wired/Wireless
  * Networks", Wireless Networks 8, 2002.
  *
  *   on ACK            BWE from a sample b = ACK size / ACK interval D (eq 3), one for each ACK; grow as NewReno
@@ -13,28 +13,28 @@
  *   on 3 dupACKs      ssthresh = max(2, BWE * RTTmin / segment size); W = ssthresh   (Algorithm 1, lines 5-9, eq 4)
  *   on timeout        same ssthresh; W = 1                                            (lines 10-14)
  *
- * It overestimates the bandwidth where ACKs come in bunches, which is what Westwood+ corrects: for comparison, and as
+ * It overestimates the bandwidth if ACKs arrive in bunches, which Westwood+ corrects. It is here for comparison, and as
  * a part of DCM.
  *
- * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate), `pkts_acked` for the estimator, because it
- * also runs during recovery, `ssthresh` once per recovery.
+ * Hooks: `cong_avoid`, so that the kernel keeps PRR and its pacing rate; `pkts_acked` for the estimator, because it
+ * also runs during recovery; `ssthresh` once per recovery.
  *
  * Deviations from the paper, and why:
- *  - W = min(W, ssthresh) at a loss: as printed a loss could raise W. Where ssthresh is above W, slow start takes W
- *    back up to it after the recovery.
- *  - ACKs with one time stamp (microseconds) count as one: eq 3 has no interval to divide by.
- *  - Delivered segments are counted by the kernel's own `delivered`, which includes what SACK reports; an ACK that only
- *    does that gives no sample, and counts with the next one that does.
- *  - Until there is a bandwidth sample a loss halves the window as Reno does; the formula would give two segments.
- *  - At most 32 virtual samples in a row, which leave 8e-8 of BWE: after a longer silence (16 tau) BWE starts anew, with
+ *  - W = min(W, ssthresh) at a loss: as printed, a loss could raise W. If ssthresh is above W, slow start raises W to
+ *    it after the recovery.
+ *  - ACKs with the same time stamp (microseconds) count as one, because eq 3 divides by the interval.
+ *  - The kernel's `delivered` counts delivered segments, and includes what SACK reports. An ACK that only reports SACK
+ *    blocks gives no sample, and counts with the next one that does.
+ *  - Before the first bandwidth sample, a loss halves the window as in Reno; the formula would give two segments.
+ *  - At most 32 virtual samples in a row, which leave 8e-8 of BWE: after a longer silence (16 tau) BWE restarts, with
  *    one sample over all of it.
- *  - W after a timeout is what the kernel leaves in flight, plus one.
- *  - A silence with nothing in flight and nothing lost is the application's, and no sample: the next one starts with the
- *    first segment after it.
- *  - RTTmin: `default` lets one go at a timeout, and one that was not seen for 10 s, or a longer path would keep W small
- *    for ever. The first one is what the kernel has, which a connection taken over brings along.
- * ECN: a CE mark is treated as three duplicate ACKs. Application-limited times with data in flight lower BWE. Undo: the
- * kernel's, W and ssthresh come back, BWE has learnt nothing wrong. Times are kept modulo 2^32 us (71 minutes). tau is the
+ *  - After a timeout, W is what the kernel leaves in flight, plus one.
+ *  - The application causes a silence with nothing in flight and nothing lost. It is not a sample: the next one starts
+ *    with the first segment after it.
+ *  - RTTmin: `default` discards it at a timeout, and if it was not seen for 10 s; otherwise a longer path would keep W
+ *    small for ever. The first RTTmin is the kernel's, which also exists in a connection that is taken over.
+ * ECN: a CE mark counts as three duplicate ACKs. Application-limited times with data in flight lower BWE. Undo: the
+ * kernel's, which restores W and ssthresh; BWE remains valid. Times are modulo 2^32 us (71 minutes). tau is the
  * authors'.
  */
 #include <hotcc/kernel.h>

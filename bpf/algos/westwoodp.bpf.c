@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * TCP Westwood+ (`westwoodp`)
+ * TCP Westwood+ (`westwoodp`).
  *
  * Paper: R. Hamamreh, "Congestion Control Protocol for Future Networks (DCM+)", SCIREA J. Electrical Engineering 5(5),
  * 2020, Algorithm 1 and equations 3 and 4; the estimator is Grieco and Mascolo's, as in Linux's tcp_westwood.
@@ -11,25 +11,26 @@
  *
  * One bandwidth sample per RTT, not per ACK: bytes delivered / elapsed time, taken once max(RTT, 50 ms) has passed.
  *
- * Hooks: `cong_avoid` (so that the kernel keeps PRR and its pacing rate), `pkts_acked` for the estimator, because it
- * also runs during recovery, `ssthresh` once per recovery.
+ * Hooks: `cong_avoid`, so that the kernel keeps PRR and its pacing rate; `pkts_acked` for the estimator, because it
+ * also runs during recovery; `ssthresh` once per recovery.
  *
  * Deviations from the paper, and why:
- *  - W = min(W, ssthresh) at a loss: as printed a loss could raise W. Where ssthresh is above W, slow start takes W
- *    back up to it after the recovery.
- *  - `default` falls to Reno's half during a recovery if eq 4 is less, and to eq 4 when it is over, as Linux's module
- *    does: an estimate from the first seconds may be a tenth of the link, and W would stay there until all that an
- *    overflow lost has been sent again.
- *  - Delivered segments are counted by the kernel's own `delivered`, which includes what SACK reports; the paper's
- *    ACK size has to guess at duplicate ACKs.
- *  - Until there is a bandwidth sample (the first max(RTT, 50 ms)) a loss halves the window as Reno does; the
- *    formula would give two segments.
- *  - W after a timeout is what the kernel leaves in flight, plus one.
- *  - RTTmin: `default` lets one go at a timeout, as Linux's module does, and one that was not seen for 10 s, or a longer
- *    path would keep W small for ever. The first one is what the kernel has, which a connection taken over brings along.
- *  - A sample in which the application held the connection back, an idle time among them, may raise BWE, never lower it:
- *    it says what the application needed. Linux's module counts idle times.
- * ECN: a CE mark is treated as three duplicate ACKs, as in Linux's module. Times are kept modulo 2^32 us (71 minutes).
+ *  - W = min(W, ssthresh) at a loss: as printed, a loss could raise W. If ssthresh is above W, slow start raises W to
+ *    it after the recovery.
+ *  - If eq 4 is less than Reno's half, `default` reduces W to Reno's half during the recovery and to eq 4 at its end,
+ *    as Linux's module does. An estimate from the first seconds may be a tenth of the link, and W would stay there
+ *    until all losses of an overflow have been retransmitted.
+ *  - The kernel's `delivered` counts delivered segments, and includes what SACK reports; the paper's ACK size must
+ *    guess at duplicate ACKs.
+ *  - Before the first bandwidth sample (the first max(RTT, 50 ms)), a loss halves the window as in Reno; the formula
+ *    would give two segments.
+ *  - After a timeout, W is what the kernel leaves in flight, plus one.
+ *  - RTTmin: `default` discards it at a timeout, as Linux's module does, and if it was not seen for 10 s; otherwise a
+ *    longer path would keep W small for ever. The first RTTmin is the kernel's, which also exists in a connection that
+ *    is taken over.
+ *  - An application-limited sample, including one that spans an idle time, may raise BWE but never lower it: it
+ *    measures what the application sent. Linux's module counts idle times.
+ * ECN: a CE mark counts as three duplicate ACKs, as in Linux's module. Times are modulo 2^32 us (71 minutes).
  */
 #include <hotcc/filter.h>
 #include <hotcc/kernel.h>

@@ -22,7 +22,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     for dir in headers.iter().chain([&host, &stand_ins]) {
         println!("cargo::rerun-if-changed={}", dir.display());
     }
-    let include = [bpf.join("include"), bpf.clone(), stand_ins.clone()];
+    let include = [stand_ins.clone(), bpf.join("include"), bpf.clone()]; // their <hotcc/bpf.h> before the real one
     for units in ["units", "rx_units"] {
         compile(&host.join(format!("{units}.c")), &out.join(format!("{units}.so")), &include, &[])?;
     }

@@ -25,7 +25,7 @@ fn build() -> Result<(), Box<dyn Error>> {
     for dir in headers.iter().chain([&host, &peers]) {
         println!("cargo::rerun-if-changed={}", dir.display());
     }
-    let include = [bpf.join("include"), bpf.clone(), host.clone()];
+    let include = [host.clone(), bpf.join("include"), bpf.clone()]; // its <hotcc/bpf.h> before the real one
     let mut listed = Vec::new();
     for source in algorithms(&bpf.join("algos"))?.into_iter().chain(algorithms(&peers)?) {
         let name = source.file_name().and_then(|n| n.to_str()).unwrap_or_default().trim_end_matches(".bpf.c");

@@ -1,32 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The BPF side of the kernel's contract, as far as this project uses it: fixed-width types, sections, helper numbers,
- * map definitions, CO-RE. No header of the host or of libbpf is needed to build. Every other header includes it.
+ * The BPF side of the kernel's contract, as far as this project uses it: sections, CO-RE, map definitions, helpers,
+ * programs. No header of the host or of libbpf is needed to build. Every other header includes it. Host builds replace
+ * it with crates/host-algo/host/hotcc/bpf.h.
  */
 #pragma once
-
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef signed char s8;
-typedef short s16;
-typedef int s32;
-typedef long long s64;
-typedef _Bool bool;
-#define true 1
-#define false 0
-#define NULL ((void *)0)
-
-#define __always_inline inline __attribute__((always_inline))
-#define __noinline __attribute__((noinline, unused)) /* unused: headers have such, too */
-#define likely(x) __builtin_expect(!!(x), 1)
-#define unlikely(x) __builtin_expect(!!(x), 0)
-#define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
-#define max(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
-#define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
-
-#ifndef HOTCC_HOST
+#include <hotcc/types.h>
 
 #define SEC(name) __attribute__((section(name), used))
 #define __ksym __attribute__((section(".ksyms")))
@@ -37,28 +16,46 @@ typedef _Bool bool;
 #define core_field_offset(type, field) __builtin_preserve_field_info(((type *)0)->field, 0)
 #define core_type_id(type) __builtin_btf_type_id(*(type *)0, 1) /* in the running kernel */
 #define core_type_matches(type) __builtin_preserve_type_info(*(type *)0, 2)
-/* Size of the kernel's type of that name that has that field: another one may have the same name. */
+/* The size of the kernel's type of that name that has that field, because another type may have the same name. */
 #define core_type_size(type, field)                                \
 	(__builtin_preserve_field_info(((type *)0)[1].field, 0) - \
 	 __builtin_preserve_field_info(((type *)0)[0].field, 0))
 
+/*
+ * A bit field's place and width differ between kernels; the loader fills in all four numbers. Here, the field's top bit
+ * is bit 63.
+ */
+#define core_bitfield_at_top(p, field)                                                                \
+	({                                                                                       \
+		const void *at_ = (const void *)(p) + __builtin_preserve_field_info((p)->field, 0); \
+		u64 v_;                                                                          \
+		asm volatile("" : "=r"(at_) : "0"(at_)); /* keep the sum one relocated addend */  \
+		switch (__builtin_preserve_field_info((p)->field, 1)) {                          \
+		case 1: v_ = *(const u8 *)at_; break;                                            \
+		case 2: v_ = *(const u16 *)at_; break;                                           \
+		case 4: v_ = *(const u32 *)at_; break;                                           \
+		default: v_ = *(const u64 *)at_; break;                                          \
+		}                                                                                \
+		v_ << __builtin_preserve_field_info((p)->field, 4);                              \
+	})
+#define core_bitfield(p, field) (core_bitfield_at_top(p, field) >> __builtin_preserve_field_info((p)->field, 5))
+#define core_flag(p, field) ((s64)core_bitfield_at_top(p, field) < 0) /* a bit field of one bit */
+
+/* a / b for hot paths: with a in r0, the JIT for x86 need not save other registers. */
+static __always_inline u64 quotient(u64 a, u64 b)
+{
+	register u64 in_r0 asm("r0") = a;
+
+	asm("%0 /= %1" : "+r"(in_r0) : "r"(b));
+	return in_r0;
+}
+
+/* The tags already list the tunables. */
+#define LIST_TUNABLE(name, initial, lowest, highest, choices)
+
 /* Map definitions in BTF (".maps" section). */
 #define __uint(name, val) int (*name)[val]
 #define __type(name, val) __typeof__(val) *name
-enum {
-	BPF_MAP_TYPE_HASH = 1,
-	BPF_MAP_TYPE_ARRAY = 2,
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_LRU_HASH = 9,
-	BPF_MAP_TYPE_LPM_TRIE = 11,
-	BPF_MAP_TYPE_QUEUE = 22,
-	BPF_MAP_TYPE_SK_STORAGE = 24,
-	BPF_MAP_TYPE_RINGBUF = 27,
-};
-enum { BPF_F_NO_PREALLOC = 1, BPF_F_CLONE = 512, BPF_F_MMAPABLE = 1024 };
-enum { BPF_ANY = 0, BPF_NOEXIST = 1 };
-enum { BPF_RB_NO_WAKEUP = 1 }; /* of bpf_ringbuf_output: whoever reads comes by itself */
-enum { BPF_SK_STORAGE_GET_F_CREATE = 1 };
 
 /* Found by name in the BTF of a map's value. */
 struct bpf_timer {
@@ -117,7 +114,3 @@ static long (*const bpf_loop)(u32 times, void *callback, void *context, u64 flag
 		_Pragma("GCC diagnostic pop")                                                \
 	}                                                                                    \
 	static __always_inline __typeof__(name(0)) body_##name(u64 *ctx, ##args)
-
-#else
-#include "host.h" /* crates/host-algo/host */
-#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Bandwidth filters: low-pass over samples in bytes/s. State is kept in 1/256 byte/s, so that rounding stays under
- * 0.1 % down to 1 kbyte/s. For algorithms that estimate a bandwidth.
+ * Bandwidth filters: low-pass filters over samples in bytes/s. Their state is in 1/256 byte/s, so that rounding stays
+ * under 0.1 % down to 1 kbyte/s. For algorithms that estimate a bandwidth.
  */
 #pragma once
 #include <hotcc/fixed.h>
@@ -13,7 +13,7 @@ static __always_inline u64 ewma_q8(u64 old_q8, u64 sample_q8, u32 weight_permill
 	return (old_q8 * weight_permille + sample_q8 * (1000 - weight_permille)) / 1000;
 }
 
-/* Linux's Westwood+ cascade: two filters of 7/8 behind one another, both started by the first sample. */
+/* The cascade of Linux's Westwood+: two filters of 7/8 in a row; the first sample starts both. */
 struct westwood_filter {
 	u64 first_q8 FIELD("byte/s / 256", "first stage of the bandwidth filter");
 	u64 second_q8 FIELD("byte/s / 256", "BWE, the second stage");

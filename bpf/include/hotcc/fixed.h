@@ -33,7 +33,7 @@ static __always_inline u64 segments_in(u64 rate_bytes_per_s, u32 time_us, u32 ms
 	return min(rate_bytes_per_s, RATE_MAX_BYTES_PER_S) * min(time_us, RTT_MAX_US) / USEC_PER_SEC / mss;
 }
 
-/* Signed division, towards zero; the instruction set has only the unsigned one before its version 4. */
+/* Signed division that rounds towards zero. Before its version 4, the instruction set has only unsigned division. */
 static __always_inline s64 div_s64(s64 a, u64 b)
 {
 	return a < 0 ? (s64) - (-(u64)a / b) : (s64)((u64)a / b);
@@ -50,19 +50,6 @@ static __always_inline u64 mul_shift(u64 x, u64 factor, u32 shift)
 	return (high << (32 - shift)) + ((low & 0xffffffffULL) >> shift);
 }
 
-/* a / b where every instruction counts: in r0 the JIT for x86 need not move other registers out of the way. */
-static __always_inline u64 quotient(u64 a, u64 b)
-{
-#ifdef HOTCC_HOST
-	return a / b;
-#else
-	register u64 in_r0 asm("r0") = a;
-
-	asm("%0 /= %1" : "+r"(in_r0) : "r"(b));
-	return in_r0;
-#endif
-}
-
 /* x * factor / divisor, rounded down, for factors up to 2^24 and divisors up to 2^40 that are not 0. */
 static __always_inline u64 mul_div(u64 x, u64 factor, u64 divisor)
 {
@@ -74,7 +61,7 @@ static __always_inline u64 mul_div(u64 x, u64 factor, u64 divisor)
 	return whole * factor + (x - whole * divisor) * factor / divisor;
 }
 
-/* Smallest i with v <= 2^i: the bucket of v in a histogram over powers of two. */
+/* The smallest i with v <= 2^i: the bucket of v in a histogram over powers of two. */
 static __always_inline u32 log2_bucket(u64 v)
 {
 	u32 bits = 0;

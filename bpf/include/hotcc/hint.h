@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the receiver of a flow asks of its sender, as it came with an ACK into the sender's socket storage. Layout and
- * meaning: crates/abi/src/hint.rs, which a test compares with this. Nothing in here is trusted. For algorithms that
- * follow such hints, and for the receiver that gives them.
+ * The hint of a flow's receiver to its sender, which an ACK carries into the sender's socket storage.
+ * crates/abi/src/hint.rs has the layout and meaning; a test compares the two. No field is trusted. For algorithms that
+ * follow hints, and for the receiver that gives them.
  */
 #pragma once
 #include <hotcc/kernel.h>
 
-/* 1..70: shrink by that many percent; 101..120: grow by what is above 100; the others say nothing. */
+/* 1..70: shrink by that many percent; 101..120: grow by the percentage above 100; other values are invalid */
 #define HINT_SHRINK_MAX 70
 #define HINT_GROW_MIN 101
 #define HINT_GROW_MAX 120
-/* a hint may be written this long after the socket's stamp was taken */
+/* a hint may be written this long after the socket's time stamp */
 #define HINT_CLOCK_SLACK_MS 10
 
-/* In one cache line: where many connections get one ACK each, that is what it costs. */
+/* It fits one cache line, which is its cost when many connections get one ACK each. */
 struct arwa_hint_v2 {
 	u64 time_ns;  /* CLOCK_MONOTONIC */
-	u32 sequence; /* 0: never written; else moves with each hint, after the rest is in place */
+	u32 sequence; /* 0: never written; otherwise changes with each hint, after the other fields */
 	u8 hint;
-	u8 wire_sequence; /* its number in the option */
+	u8 wire_sequence; /* the hint's number in the TCP option */
 	u8 pad[2];
-	u64 bytes_acked; /* of the connection, when it came */
+	u64 bytes_acked; /* of the connection, when the hint arrived */
 };
 
 struct {
@@ -37,24 +37,15 @@ static __always_inline bool hint_is_valid(u8 hint)
 	return hint && hint <= HINT_GROW_MAX && (hint <= HINT_SHRINK_MAX || hint >= HINT_GROW_MIN);
 }
 
-#ifndef HOTCC_HOST
 static __always_inline struct arwa_hint_v2 *hint_of(struct sock *sk)
 {
-	/* one look instead of a call, for sockets that nobody keeps anything with */
+	/* one load instead of a call for sockets without any storage */
 	return sk->sk_bpf_storage ? bpf_sk_storage_get(&arwa_hint, sk, NULL, 0) : NULL;
 }
-#else
-static struct arwa_hint_v2 host_arwa_hint; /* sequence 0 reads as none */
-static inline struct arwa_hint_v2 *hint_of(struct sock *sk)
-{
-	(void)sk;
-	return &host_arwa_hint;
-}
-#endif
 
 /*
- * The hint that came since `*sequence`, which moves on; 0 where there is none, or one that is too old, comes from the
- * future, or says nothing.
+ * Returns the hint that arrived since `*sequence`, and updates `*sequence`. Returns 0 if there is none, or if the hint
+ * is too old, from the future, or invalid.
  */
 static __always_inline u8 hint_take(struct sock *sk, u32 *sequence, u32 max_age_ms)
 {
@@ -68,7 +59,7 @@ static __always_inline u8 hint_take(struct sock *sk, u32 *sequence, u32 max_age_
 	latest = READ_ONCE(stored->sequence);
 	if (!latest || latest == *sequence)
 		return 0;
-	/* an addition of nothing is the load that the others cannot pass, on any machine */
+	/* an atomic add of 0 is a fully ordered load on every architecture */
 	*sequence = __sync_fetch_and_add(&stored->sequence, 0);
 	hint = READ_ONCE(stored->hint);
 	age_us = tcp_sk(sk)->tcp_mstamp - READ_ONCE(stored->time_ns) / 1000;

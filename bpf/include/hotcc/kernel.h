@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's TCP types, trimmed to the fields this project reads or writes. The loader relocates every access to the
- * running kernel's layout (CO-RE), so the order and the gaps here do not matter; names and types do. Every algorithm
- * includes it, and so does every program that looks into a socket.
+ * The kernel's TCP types, trimmed to the fields that this project reads or writes. The loader relocates every access to
+ * the running kernel's layout (CO-RE), so names and types matter here, but not order and gaps. Every algorithm includes
+ * this header, and so does every program that reads a socket.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -24,10 +24,6 @@ enum tcp_ca_event {
 	CA_EVENT_ECN_NO_CE,
 	CA_EVENT_ECN_IS_CE,
 };
-
-#ifdef HOTCC_HOST
-#define __core
-#endif
 
 struct in6_addr {
 	union {
@@ -53,7 +49,7 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	struct {
-		/* not 0 while somebody has it; there are other kinds of locks, which lack this */
+		/* not 0 while the lock is held; other kinds of locks lack this field */
 		struct {
 			struct {
 				struct {
@@ -63,13 +59,13 @@ struct sock {
 				} __core raw_lock;
 			} __core rlock;
 		} __core slock;
-		s32 owned; /* by a process, which may sleep meanwhile */
+		s32 owned; /* a process holds the lock; it may sleep meanwhile */
 	} __core sk_lock;
 	s32 sk_rcvbuf; /* bytes */
 	u32 sk_pacing_status;
 	unsigned long sk_pacing_rate; /* bytes/s */
-	void *sk_bpf_storage;	      /* NULL: nobody keeps anything with this socket */
-	int sk_rx_dst_ifindex;	      /* where its packets come in */
+	void *sk_bpf_storage;	      /* NULL: the socket has no storage */
+	int sk_rx_dst_ifindex;	      /* the interface on which its packets arrive */
 } __core;
 
 struct inet_sock {
@@ -88,9 +84,9 @@ struct inet_connection_sock {
 	const struct tcp_congestion_ops *icsk_ca_ops;
 	u8 icsk_ca_state : 5;	   /* enum tcp_ca_state */
 	u8 icsk_ca_setsockopt : 1; /* chosen for this socket, not the default */
-	u8 icsk_ca_dst_locked : 1; /* its route lets nobody change it */
+	u8 icsk_ca_dst_locked : 1; /* its route locks the choice */
 	struct {
-		u16 rcv_mss; /* bytes; what the peer's full segments are taken to hold */
+		u16 rcv_mss; /* bytes; the assumed size of the peer's full segments */
 	} __core icsk_ack;
 	u64 icsk_ca_priv[ICSK_CA_PRIV_SIZE / 8];
 } __core;
@@ -113,7 +109,7 @@ struct tcp_options_received {
 	u16 sack_ok : 3;
 	u16 snd_wscale : 4;
 	u16 dsack : 1;
-	u8 num_sacks; /* blocks that the next ACK is to have, but for that of D-SACK */
+	u8 num_sacks; /* blocks of the next ACK, without that of D-SACK */
 } __core;
 
 #define SACK_BLOCKS 4
@@ -129,7 +125,7 @@ struct tcp_sock {
 	struct minmax rtt_min; /* microseconds */
 	u32 mss_cache;	       /* bytes */
 	u32 snd_una;	       /* first sequence number not acknowledged */
-	u32 snd_nxt;	       /* next one to send */
+	u32 snd_nxt;	       /* next sequence number to send */
 	u32 snd_wnd;	       /* window the receiver offers, bytes */
 	u32 rcv_nxt;	       /* next sequence number expected */
 	u32 rcv_wnd;	       /* window offered to the peer, bytes */
@@ -137,7 +133,7 @@ struct tcp_sock {
 	u32 sacked_out;	       /* of them: covered by SACK, */
 	u32 lost_out;	       /* taken for lost, */
 	u32 retrans_out;       /* sent again */
-	u32 tlp_high_seq;      /* 0, or a loss probe is out */
+	u32 tlp_high_seq;      /* not 0: a loss probe is in flight */
 	struct tcp_options_received rx_opt;
 	u32 lost;	      /* segments ever marked as lost */
 	u32 delivered;	      /* segments, out-of-order ones included */
@@ -146,13 +142,13 @@ struct tcp_sock {
 	u32 app_limited;      /* 0, or limited until `delivered` reaches this */
 	u32 data_segs_out;
 	u32 total_retrans; /* segments */
-	u32 window_clamp;  /* bytes; most that is granted to the peer */
+	u32 window_clamp;  /* bytes; largest window that the peer is granted */
 	u64 bytes_received;
 	struct {
-		u32 rtt_us; /* 8 x RTT as the receiver knows it, microseconds; 0: not known */
+		u32 rtt_us; /* 8 x RTT as the receiver estimates it, microseconds; 0: not known */
 	} __core rcv_rtt_est;
 	u32 max_packets_out;
-	struct tcp_sack_block recv_sack_cache[SACK_BLOCKS]; /* of the last ACK that had any; {0, 0}: none */
+	struct tcp_sack_block recv_sack_cache[SACK_BLOCKS]; /* of the last ACK with SACK blocks; {0, 0}: no block */
 	u8 is_cwnd_limited : 1;
 	u64 bytes_acked;
 	u64 tcp_mstamp; /* microseconds of CLOCK_MONOTONIC, refreshed at each ACK */
@@ -167,7 +163,7 @@ struct sk_buff {
 
 /* At head + end. */
 struct skb_shared_info {
-	u16 gso_size; /* bytes of data of each segment in it; 0: it is one */
+	u16 gso_size; /* bytes of data per segment; 0: a single segment */
 } __core;
 
 struct ack_sample {
@@ -187,8 +183,6 @@ struct rate_sample {
 	bool is_retrans; /* of a segment that was sent again */
 } __core;
 
-#ifndef HOTCC_HOST
-
 /* Functions of the kernel that congestion controls may call. */
 extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
@@ -196,32 +190,11 @@ extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
 extern u32 tcp_slow_start(struct tcp_sock *tp, u32 acked) __ksym;
 extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 
-/* A bit field's place and width differ between kernels; the loader fills in all four numbers. This one's top bit is bit 63. */
-#define core_bitfield_at_top(p, field)                                                                \
-	({                                                                                       \
-		const void *at_ = (const void *)(p) + __builtin_preserve_field_info((p)->field, 0); \
-		u64 v_;                                                                          \
-		asm volatile("" : "=r"(at_) : "0"(at_)); /* keep the sum one relocated addend */  \
-		switch (__builtin_preserve_field_info((p)->field, 1)) {                          \
-		case 1: v_ = *(const u8 *)at_; break;                                            \
-		case 2: v_ = *(const u16 *)at_; break;                                           \
-		case 4: v_ = *(const u32 *)at_; break;                                           \
-		default: v_ = *(const u64 *)at_; break;                                          \
-		}                                                                                \
-		v_ << __builtin_preserve_field_info((p)->field, 4);                              \
-	})
-#define core_bitfield(p, field) (core_bitfield_at_top(p, field) >> __builtin_preserve_field_info((p)->field, 5))
-#define core_flag(p, field) ((s64)core_bitfield_at_top(p, field) < 0) /* a bit field of one bit */
-#else
-#include "host_kernel.h" /* crates/host-algo/host */
-#endif
-
-#ifndef HOTCC_HOST
 extern const void *bpf_rdonly_cast(const void *object, u32 type_id) __ksym __weak; /* Linux 6.2 */
 
 /*
- * A socket that is a TCP connection's, to read. The helper looks whether it is, and all that is read then waits for that
- * look, which may be of a cache line that nobody else needs.
+ * A TCP connection's socket, for reading. The helper bpf_skc_to_tcp_sock checks the socket's type first, and all reads
+ * wait for that check, which may load an otherwise unused cache line. The cast needs no check.
  */
 static __always_inline const struct tcp_sock *tcp_sock_to_read(void *sk)
 {
@@ -229,16 +202,13 @@ static __always_inline const struct tcp_sock *tcp_sock_to_read(void *sk)
 		return bpf_rdonly_cast(sk, core_type_id(struct tcp_sock));
 	return bpf_skc_to_tcp_sock(sk);
 }
-#endif
 
-#ifndef HOTCC_HOST
-/* Whether somebody has the socket's lock: a process, or else a softirq. */
+/* Whether a process or a softirq holds the socket's lock. */
 static __always_inline bool is_locked(const struct sock *sk)
 {
 	return sk->sk_lock.owned || (core_field_exists(struct sock, sk_lock.slock.rlock.raw_lock.val.counter) &&
 				     sk->sk_lock.slock.rlock.raw_lock.val.counter);
 }
-#endif
 
 static __always_inline struct tcp_sock *tcp_sk(struct sock *sk)
 {
@@ -250,13 +220,13 @@ static __always_inline u8 tcp_ca_state(const struct sock *sk)
 	return core_bitfield((const struct inet_connection_sock *)sk, icsk_ca_state);
 }
 
-/* Whether W is the algorithm's to raise: no recovery, no reduction, no loss state. */
+/* Whether the algorithm may raise W: the socket is in no recovery, reduction or loss state. */
 static __always_inline bool tcp_may_grow(const struct sock *sk)
 {
 	return tcp_ca_state(sk) <= TCP_CA_Disorder;
 }
 
-/* Segments in the network, by what is known of them. */
+/* Segments in the network, as far as the sender knows. */
 static __always_inline u32 tcp_in_flight(const struct tcp_sock *tp)
 {
 	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
@@ -268,8 +238,8 @@ static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)
 }
 
 /*
- * Whether the window, and not the application, held the sender back (RFC 7661's concern): else it must not grow. For
- * callers that have W and ssthresh at hand.
+ * Whether the window, and not the application, limited the sender; otherwise W must not grow (RFC 7661). For callers
+ * that have read W and ssthresh already.
  */
 static __always_inline bool tcp_is_limited_by(const struct tcp_sock *tp, u32 window, u32 ssthresh)
 {

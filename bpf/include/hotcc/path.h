@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Path changes: whether the route to a flow's peer became another one. Layout and meaning: crates/abi/src/path.rs, which a test
- * compares with this. Nothing in here is trusted: a generation is only compared, and "nobody watches" is the ordinary
- * answer. For algorithms that keep estimates of a path.
+ * Path changes: whether the route to a flow's peer changed. crates/abi/src/path.rs has the layout and meaning; a test
+ * compares the two. Nothing is trusted: generations are only compared, and normally no program watches the routes. For
+ * algorithms that keep estimates of a path.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -17,7 +17,7 @@ struct path_key {
 	u8 addr[16]; /* IPv4 as ::ffff:a.b.c.d */
 };
 
-/* Destination to generation; what it does not know has generation 0. */
+/* Maps a destination to its generation; an unknown destination has generation 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(max_entries, PATH_ENTRIES);
@@ -27,7 +27,7 @@ struct {
 	__type(value, u32);
 } path_gen SEC(".maps");
 
-/* Moves after anything in path_gen has changed: look the generation up again. */
+/* Changes after each change of path_gen; flows then look the generation up again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -37,7 +37,6 @@ struct {
 	__type(value, u32);
 } path_clock SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline u32 *path_clock_at(void)
 {
 	u32 zero = 0;
@@ -49,21 +48,8 @@ static __always_inline u32 *path_find(struct path_key *key)
 {
 	return bpf_map_lookup_elem(&path_gen, key);
 }
-#else
-static u32 host_path_clock;
-static u32 host_path_generation;
-static inline u32 *path_clock_at(void)
-{
-	return &host_path_clock;
-}
-static inline u32 *path_find(struct path_key *key)
-{
-	(void)key;
-	return &host_path_generation;
-}
-#endif
 
-/* What a flow remembers of its path. Zero: nothing was read yet. */
+/* What a flow remembers of its path. All zeros: nothing was read yet. */
 struct path_ref {
 	u16 clock FIELD("", "clock of the latest look-up, modulo 65535, plus one");
 	u16 generation FIELD("", "generation of the path at that time, modulo 65536");
@@ -80,8 +66,8 @@ static __noinline u32 path_generation(const struct sock *sk)
 }
 
 /*
- * Whether the path to the flow's peer is another one than at the last call; the first call only remembers. Call per
- * round, not per ACK: it looks the address up, but only when the clock moved.
+ * Whether the path to the flow's peer has changed since the last call; the first call only stores it. Call it per
+ * round, not per ACK: it looks the address up whenever the clock has changed.
  */
 static __always_inline bool path_changed(const struct sock *sk, struct path_ref *ref)
 {
@@ -91,7 +77,8 @@ static __always_inline bool path_changed(const struct sock *sk, struct path_ref 
 
 	if (!at)
 		return false;
-	clock = READ_ONCE(*at) % 65535 + 1; /* before the look-up: what changes after it moves the clock again */
+	clock = READ_ONCE(*at) % 65535 +
+		1; /* read before the lookup: a later change of the path changes the clock again */
 	if (likely(ref->clock == clock))
 		return false;
 	generation = path_generation(sk);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The address of a socket's peer, as the keys of the signal maps have it: network order, IPv4 as ::ffff:a.b.c.d.
- * radio.h and path.h include it.
+ * The address of a socket's peer in the form of the signal maps' keys: network order, IPv4 as ::ffff:a.b.c.d. radio.h
+ * and path.h include it.
  */
 #pragma once
 #include <hotcc/kernel.h>

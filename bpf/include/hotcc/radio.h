@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The radio signal as a feeder publishes it. Layout and meaning: crates/abi/src/radio.rs, which a test compares with
- * this. Nothing in here is trusted: ages are bounded, ranges clamped, and "no signal" is an ordinary answer. For
- * algorithms that know the radio link.
+ * The radio signal as a feeder publishes it. crates/abi/src/radio.rs has the layout and meaning; a test compares the
+ * two. Nothing is trusted: readers bound ages, clamp ranges, and work without a signal. For algorithms that know the
+ * radio link.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -19,7 +19,7 @@
 #define RADIO_CLOCK_SLACK_MS 10
 #define RADIO_SINR_MIN_Q8 (-20 * 256)
 #define RADIO_SINR_MAX_Q8 (50 * 256)
-#define RADIO_CAPACITY_DERIVED (1U << 31) /* computed from the SINR: adds nothing to it */
+#define RADIO_CAPACITY_DERIVED (1U << 31) /* computed from the SINR, so without further information */
 
 struct radio_key {
 	u32 prefix_len;
@@ -44,14 +44,14 @@ struct radio_slot {
 	u8 mcs;
 	u8 source;
 	u8 reserved[3];
-	u32 cell; /* generation of the serving cell: moves when that changes */
+	u32 cell; /* generation of the serving cell: changes with the cell */
 	u32 owner_start;
 };
 
 struct radio_header {
 	u32 magic;
 	u32 version;
-	u32 generation; /* moves when the index changes: look the slot up again */
+	u32 generation; /* changes with the index; flows then look their slot up again */
 	u32 reserved[13];
 };
 
@@ -78,7 +78,6 @@ struct {
 	__type(value, union radio_line);
 } radio_slots SEC(".maps");
 
-#ifndef HOTCC_HOST
 static __always_inline union radio_line *radio_at(u32 index)
 {
 	return bpf_map_lookup_elem(&radio_slots, &index); /* array: inlined by the JIT */
@@ -88,23 +87,10 @@ static __always_inline u32 *radio_find(struct radio_key *key)
 {
 	return bpf_map_lookup_elem(&radio_index, key);
 }
-#else
-static union radio_line host_radio_lines[2];
-static u32 host_radio_slot; /* 0: the index knows nobody */
-static inline union radio_line *radio_at(u32 index)
-{
-	return index < 2 ? &host_radio_lines[index] : NULL;
-}
-static inline u32 *radio_find(struct radio_key *key)
-{
-	(void)key;
-	return host_radio_slot ? &host_radio_slot : NULL;
-}
-#endif
 
 enum radio_answer { RADIO_FRESH, RADIO_STALE, RADIO_ABSENT };
 
-/* A flow's link, looked up once and again when the index changed. Zero: not looked up yet. */
+/* A flow's link, looked up once, and again after the index has changed. All zeros: not looked up yet. */
 struct radio_ref {
 	u32 generation FIELD("", "index generation of the look-up, plus one");
 	u16 slot FIELD("", "line in radio_slots, 0: none");
@@ -147,20 +133,20 @@ static __always_inline union radio_line *radio_line_of(struct sock *sk, struct r
 	return ref->slot ? radio_at(ref->slot) : NULL;
 }
 
-/* Whether what was made at `time_ms` is young enough. */
+/* Whether a reading of `time_ms` is young enough. */
 static __always_inline bool radio_is_fresh(struct sock *sk, const union radio_line *line, u32 time_ms)
 {
 	u32 max_age_ms = READ_ONCE(line->slot.max_age_ms) ?: RADIO_DEFAULT_MAX_AGE_MS;
-	/* a time in the future wraps to a great age */
+	/* a time in the future wraps to a large age */
 	u32 age_ms = (u32)(tcp_sk(sk)->tcp_mstamp / 1000) - time_ms;
 
-	/* the socket's stamp is a little older than now, so a reading may seem to come from the future */
+	/* the socket's time stamp is slightly old, so a reading may seem to come from the future */
 	return age_ms <= min(max_age_ms, (u32)RADIO_MAX_AGE_LIMIT_MS) || age_ms >= (u32)-RADIO_CLOCK_SLACK_MS;
 }
 
 /*
- * The latest reading of the SINR of a line, and its running average, both 1/256 dB. Leaves the outputs alone unless it
- * answers RADIO_FRESH.
+ * Reads a line's latest SINR and its running average, both in 1/256 dB. Writes the outputs only if it returns
+ * RADIO_FRESH.
  */
 static __always_inline enum radio_answer radio_sinr(struct sock *sk, const union radio_line *line, s32 *sinr_q8,
 						    s32 *average_q8)
@@ -176,7 +162,7 @@ static __always_inline enum radio_answer radio_sinr(struct sock *sk, const union
 	return RADIO_FRESH;
 }
 
-/* The same for the flow's link. */
+/* radio_sinr() of the flow's link. */
 static __always_inline enum radio_answer radio_read(struct sock *sk, struct radio_ref *ref, s32 *sinr_q8,
 						    s32 *average_q8)
 {
@@ -189,8 +175,8 @@ static __always_inline enum radio_answer radio_read(struct sock *sk, struct radi
 }
 
 /*
- * The latest measured capacity of a line in kbit/s, 0 if there is none, or only an old one, or one that was computed
- * from the SINR: read the SINR then.
+ * The latest measured capacity of a line, in kbit/s. 0 if there is none, or if it is too old or computed from the SINR;
+ * callers then read the SINR.
  */
 static __always_inline u32 radio_capacity(struct sock *sk, const union radio_line *line)
 {
@@ -202,7 +188,7 @@ static __always_inline u32 radio_capacity(struct sock *sk, const union radio_lin
 	return kbit_per_s;
 }
 
-/* Whether the flow's serving cell changed since the last call. Knows nothing until a line was read. */
+/* Whether the flow's serving cell changed since the last call; never before a line was read. */
 static __always_inline bool radio_cell_changed(struct radio_ref *ref)
 {
 	union radio_line *line = ref->slot ? radio_at(ref->slot) : NULL;

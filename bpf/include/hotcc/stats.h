@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counters that only grow, moved at loss, timeout and release, never per ACK. Layout: crates/abi/src/stats.rs. An
- * algorithm that keeps counters includes it.
+ * Counters that only grow, updated at loss, timeout and release, never per ACK. crates/abi/src/stats.rs has the layout.
+ * For algorithms that keep counters.
  */
 #pragma once
 #include <hotcc/fixed.h>
@@ -37,36 +37,28 @@ struct {
 	__type(value, struct hotcc_stats_v1);
 } stats SEC(".maps");
 
-/* A flow's share of the counters that is already in them. First member of every flow state. */
+/* The share of a flow that the counters already include. The first member of each flow state. */
 struct flow_account {
 	u64 acked_bytes FIELD("bytes", "acknowledged bytes already counted");
 	u32 retransmitted FIELD("segments", "retransmissions already counted");
 	u32 opened_ms FIELD("ms", "monotonic time at which the flow came under this algorithm");
 };
 
-#ifndef HOTCC_HOST
 static __always_inline struct hotcc_stats_v1 *stats_here(void)
 {
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&stats, &zero);
 }
-#else
-static struct hotcc_stats_v1 host_stats;
-static inline struct hotcc_stats_v1 *stats_here(void)
-{
-	return &host_stats;
-}
-#endif
 
-/* Per CPU, and still atomic: a softirq may interrupt a release in process context on the same CPU. */
+/* The counters are per CPU, but a softirq may interrupt a release in process context on the same CPU: hence atomic. */
 #define STAT_ADD(s, field, n) __sync_fetch_and_add(&(s)->field, (n))
 
 static __always_inline u64 *histogram_bucket(struct log2_histogram *h, u64 value)
 {
 	u32 bucket = min(log2_bucket(value), (u32)HISTOGRAM_BUCKETS - 1);
 
-	return &h->buckets[bucket & (HISTOGRAM_BUCKETS - 1)]; /* the mask is what the verifier reads */
+	return &h->buckets[bucket & (HISTOGRAM_BUCKETS - 1)]; /* the verifier needs the mask */
 }
 
 static __always_inline void histogram_add(struct log2_histogram *h, u64 value)
@@ -75,7 +67,7 @@ static __always_inline void histogram_add(struct log2_histogram *h, u64 value)
 	__sync_fetch_and_add(&h->sum, value);
 }
 
-/* The socket's own stamp is as old as its last packet; opening and closing deserve better. */
+/* The socket's own time stamp is as old as its last packet, which is too old at opening and closing. */
 static __always_inline u32 now_ms(void)
 {
 	return bpf_ktime_get_ns() / 1000000;
@@ -88,7 +80,7 @@ static __always_inline void account_open(struct sock *sk, struct flow_account *a
 
 	a->acked_bytes = tp->bytes_acked;
 	a->retransmitted = tp->total_retrans;
-	a->opened_ms = max(now_ms(), 1U); /* 0: never opened */
+	a->opened_ms = max(now_ms(), 1U); /* 0 means never opened */
 	if (s)
 		STAT_ADD(s, flows_opened, 1);
 }

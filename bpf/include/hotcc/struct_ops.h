@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The congestion control's table of operations, and everything in which kernels differ about it. Every algorithm
- * includes it.
+ * The congestion control's table of operations, and all differences between kernels about it. Every algorithm includes
+ * it.
  *
  *   difference                                       since   can be dropped when the oldest kernel is
  *   cong_control(sk, ack, flag, rs), was (sk, rs)    6.10    6.10
@@ -14,8 +14,8 @@
 #define TCP_CONG_NON_RESTRICTED 1	/* unprivileged programs and other namespaces' defaults may use it */
 
 /*
- * Only members that are used here; the loader matches them by name with the kernel's, and clears those that the
- * running kernel does not have.
+ * Only the members in use. The loader matches them with the kernel's by name, and clears those that the running kernel
+ * lacks.
  */
 struct tcp_congestion_ops___hotcc {
 	u32 (*ssthresh)(struct sock *sk);
@@ -31,8 +31,6 @@ struct tcp_congestion_ops___hotcc {
 	char name[16];
 	u32 flags;
 };
-
-#ifndef HOTCC_HOST
 
 /* Flavours that only probe the kernel's BTF. */
 struct tcp_congestion_ops___v610 {
@@ -58,7 +56,3 @@ struct tcp_congestion_ops___v610 {
 	}                                                                                                \
 	static __always_inline void body_##name(struct sock *sk, u32 ack, int flag,                      \
 						const struct rate_sample *rs)
-#else
-#define CONG_CONTROL(name, sk, ack, flag, rs)                                                            \
-	static void name(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs)
-#endif

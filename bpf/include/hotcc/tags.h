@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How an algorithm describes itself: BTF declaration tags that stay with the object, and with the maps and programs
- * the kernel made of it, so that every tool learns names, units, ranges and profiles without a line of its own.
+ * How an algorithm describes itself: BTF declaration tags, which stay with the object and with its maps and programs in
+ * the kernel. From them each tool reads names, units, ranges and profiles.
  *
- * A tag is "hotcc:KIND" followed by "|key=value" fields; `help` comes last and may hold anything. Every algorithm
- * includes this, and so does every program with tunables.
+ * A tag is "hotcc:KIND" followed by "|key=value" fields; `help` is last and may contain any text. Every algorithm
+ * includes this header, and so does every program with tunables.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -13,14 +13,12 @@
 #define HOTCC_STR_(x) #x
 #define HOTCC_STR(x) HOTCC_STR_(x)
 
-#ifndef HOTCC_HOST
-#define HOST_TUNABLE(name, initial, lowest, highest, choices)
-#endif
-
-/* On the ops table: what this is, and which paper it implements: "AUTHORS YEAR: TITLE, SECTIONS". */
+/* On the ops table: a summary, and the paper that the algorithm implements: "AUTHORS YEAR: TITLE, SECTIONS". */
 #define ALGORITHM(summary, paper) HOTCC_TAG("hotcc:algorithm|paper=" paper "|help=" summary)
 
-/* As s64, which holds whatever is sensible: literals of mixed signs compare as they read, and 0 <= 0 is no type limit. */
+/*
+ * Compares as s64, so that literals of mixed signs compare correctly, and 0 <= 0 causes no warning about type limits.
+ */
 #define HOTCC_WITHIN(value, lowest, highest)                                                             \
 	((s64)(lowest) <= (s64)(value) && (s64)(value) <= (s64)(highest))
 
@@ -31,19 +29,19 @@
 #define TUNABLE(type, name, initial, published, lowest, highest, unit, help_text)                        \
 	_Static_assert(HOTCC_WITHIN(initial, lowest, highest), "default of " #name " is out of its range"); \
 	_Static_assert(HOTCC_WITHIN(published, lowest, highest), "paper value of " #name " is out of range"); \
-	HOST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
+	LIST_TUNABLE(name, initial, lowest, highest, NULL)                                                   \
 	type name SEC(".data")                                                                           \
 	HOTCC_TAG("hotcc:tunable|unit=" unit "|min=" HOTCC_STR(lowest) "|max=" HOTCC_STR(highest)        \
 		  "|default=" HOTCC_STR(initial) "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
 
 /* A choice: the value is the index into `names`, which are separated by commas. */
 #define TUNABLE_CHOICE(name, initial, published, names, help_text)                                       \
-	HOST_TUNABLE(name, initial, 0, 0, names)                                          \
+	LIST_TUNABLE(name, initial, 0, 0, names)                                          \
 	u32 name SEC(".data")                                                                            \
 	HOTCC_TAG("hotcc:choice|names=" names "|default=" HOTCC_STR(initial)                             \
 		  "|paper=" HOTCC_STR(published) "|help=" help_text) = initial
 
-/* Before a TUNABLE_CHOICE: what whoever sets it to the value of that name is warned of. */
+/* Before a TUNABLE_CHOICE: the warning that a command prints when it sets the choice to that name. */
 #define CHOICE_WARNING(choice, name, text) extern u32 choice HOTCC_TAG("hotcc:warning|name=" name "|help=" text)
 
 /* Before a tunable that had another name: the error for that name gives the new one, and a swap keeps the value. */
@@ -53,8 +51,8 @@
 #define FIELD(unit, help_text) HOTCC_TAG("hotcc:field|unit=" unit "|help=" help_text)
 
 /*
- * The per-flow state: it lives in icsk_ca_priv, must fit there, and its type must reach the object's BTF, which a
- * pointer in .rodata sees to.
+ * The per-flow state. It must fit icsk_ca_priv, and the object's BTF must contain its type: the pointer in .rodata
+ * ensures that.
  */
 #define FLOW_STATE(type)                                                                                 \
 	_Static_assert(sizeof(type) <= ICSK_CA_PRIV_SIZE, "does not fit icsk_ca_priv");                 \

@@ -42,9 +42,9 @@ HOTCC_EXPORT u64 unit_tustin_q8(u64 old_q8, u64 sample_q8, u64 previous_q8, u32 
 {
 	return tustin_q8(old_q8, sample_q8, previous_q8, d_us, tau_us);
 }
-HOTCC_EXPORT u64 unit_growth_earned(u64 gain, u32 acked)
+HOTCC_EXPORT u64 unit_growth_credit(u64 gain, u32 acked)
 {
-	return growth_earned(gain, acked);
+	return growth_credit(gain, acked);
 }
 HOTCC_EXPORT u32 unit_shannon_efficiency_q20(s32 db_q8)
 {

@@ -16,7 +16,7 @@ pub struct Units {
     westwood_filter_add: unsafe extern "C" fn(*mut u64, u64),
     tustin_q8: unsafe extern "C" fn(u64, u64, u64, u32, u64) -> u64,
     rate_ca: unsafe extern "C" fn(*mut u64, u64, u64, u32, u32),
-    growth_earned: unsafe extern "C" fn(u64, u32) -> u64,
+    growth_credit: unsafe extern "C" fn(u64, u32) -> u64,
     shannon_efficiency_q20: unsafe extern "C" fn(i32) -> u32,
     _library: Library,
 }
@@ -37,7 +37,7 @@ impl Units {
             westwood_filter_add: symbol(&library, "unit_westwood_filter_add"),
             tustin_q8: symbol(&library, "unit_tustin_q8"),
             rate_ca: symbol(&library, "unit_rate_ca"),
-            growth_earned: symbol(&library, "unit_growth_earned"),
+            growth_credit: symbol(&library, "unit_growth_credit"),
             shannon_efficiency_q20: symbol(&library, "unit_shannon_efficiency_q20"),
             _library: library,
         }
@@ -116,9 +116,9 @@ impl Units {
 
     /// Returns `gain * acked`, saturating at 2^63 for 2^14 segments and more; for fewer segments, `gain <= 2^50`.
     #[must_use]
-    pub fn growth_earned(&self, gain: u64, acked: u32) -> u64 {
+    pub fn growth_credit(&self, gain: u64, acked: u32) -> u64 {
         // SAFETY: a pure function of its arguments.
-        unsafe { (self.growth_earned)(gain, acked) }
+        unsafe { (self.growth_credit)(gain, acked) }
     }
 
     /// Returns `log2(1 + s)` in 2^-20 bit/s/Hz, for an s in 1/256 dB.

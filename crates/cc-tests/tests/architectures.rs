@@ -51,13 +51,13 @@ fn check_for_host(algorithm: &Path, target: &str) -> Result<(), String> {
     let name = algorithm.file_name().unwrap().to_string_lossy().trim_end_matches(".bpf.c").to_owned();
     let output = Command::new(hotcc_bpf::CLANG)
         .arg(format!("--target={target}"))
-        .args(["-fsyntax-only", "-ffreestanding", "-nostdinc", "-std=gnu11", "-DHOTCC_HOST"])
+        .args(["-fsyntax-only", "-ffreestanding", "-nostdinc", "-std=gnu11"])
         .args(["-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
         .arg(format!("-DHOTCC_ALGO_FILE=\"{}\"", algorithm.display()))
         .arg(format!("-DHOTCC_ALGO={name}"))
-        .args(include())
         .arg("-I")
-        .arg(host())
+        .arg(host()) // first: its <hotcc/bpf.h>
+        .args(include())
         .arg(host().join("harness.c"))
         .output()
         .unwrap();

@@ -17,6 +17,8 @@ const USED: u64 = 1;
 const CLOCKED: u64 = 2;
 const DOMAIN_2: u64 = 4;
 const FALLEN_BACK: u64 = 8;
+const CLIENT_AHEAD: u64 = 1 << 8;
+const REDUCING: u64 = 1 << 9;
 
 #[test]
 fn without_a_pep_it_is_the_delegate() {
@@ -160,7 +162,7 @@ fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
     e.enter(RECOVERY);
     e.view.lost += 8;
     e.ack(1000);
-    assert_eq!((e.view.snd_ssthresh, e.private("events"), e.private("flags")), (20, 9, DOMAIN_2));
+    assert_eq!((e.view.snd_ssthresh, e.private("events"), e.private("flags")), (20, 9, DOMAIN_2 | REDUCING));
     e.complete();
     assert_eq!((e.view.snd_cwnd, e.view.snd_ssthresh), (20, INFINITE_SSTHRESH));
     // the tenth loss in this round is passed to CUBIC, the first of the next round is not
@@ -170,7 +172,7 @@ fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
     e.ack(20_000);
     assert_eq!(e.private("events"), 0);
     assert_eq!(e.reduce(), 14);
-    assert_eq!((e.private("flags"), e.private("losses_d1"), e.private("losses_d2")), (DOMAIN_2, 1, 1));
+    assert_eq!((e.private("flags"), e.private("losses_d1"), e.private("losses_d2")), (DOMAIN_2 | REDUCING, 1, 1));
 }
 
 #[test]
@@ -210,7 +212,7 @@ fn an_undone_recovery_leaves_ssthresh_as_it_was() {
     e.view = e.flow.get(&e.view);
     e.enter(0);
     e.ack(0); // W1 is 20: with 35 it would be in slow start
-    assert_eq!((e.view.snd_ssthresh, e.private("marks"), e.private("flags")), (20, 0, USED | CLOCKED));
+    assert_eq!((e.view.snd_ssthresh, e.private("flags")), (20, USED | CLOCKED));
 }
 
 #[test]
@@ -417,24 +419,25 @@ fn an_undone_reduction() {
 fn a_client_ahead_of_its_pep_for_an_rtt_ends_it() {
     let algo = HostAlgo::load("mdcubic");
     let mut e = Example::new(&algo);
+    let ahead = USED | CLOCKED | CLIENT_AHEAD;
     e.pep(5000, &[]);
     e.ack(0);
     e.ack(6000);
-    assert_eq!((e.private("flags"), e.private("behind_since_us")), (USED | CLOCKED, 10_000_000));
+    assert_eq!((e.private("flags"), e.private("behind_since_us")), (ahead, 10_000_000));
     e.view.now_us += 49_999;
     e.ack(7000);
-    assert_eq!(e.private("flags"), USED | CLOCKED);
+    assert_eq!(e.private("flags"), ahead);
     e.view.now_us += 1;
     e.ack(8000);
-    assert_eq!(e.private("flags"), FALLEN_BACK);
+    assert_eq!(e.private("flags"), FALLEN_BACK | CLIENT_AHEAD);
     assert_eq!(e.reduce(), 7 * e.view.snd_cwnd / 10);
     // still behind, then level
     e.pep(7500, &[]);
     e.ack(8000);
-    assert_eq!(e.private("flags"), FALLEN_BACK);
+    assert_eq!(e.private("flags"), FALLEN_BACK | CLIENT_AHEAD | REDUCING);
     e.pep(8000, &[]);
     e.ack(8000);
-    assert_eq!(e.private("flags"), USED | CLOCKED);
+    assert_eq!(e.private("flags"), USED | CLOCKED | REDUCING);
     // a break in between restarts the RTT
     e.ack(9000);
     e.view.now_us += 40_000;
@@ -443,7 +446,7 @@ fn a_client_ahead_of_its_pep_for_an_rtt_ends_it() {
     e.ack(10_000);
     e.view.now_us += 49_999;
     e.ack(11_000);
-    assert_eq!(e.private("flags"), USED | CLOCKED);
+    assert_eq!(e.private("flags"), ahead | REDUCING);
 }
 
 #[test]

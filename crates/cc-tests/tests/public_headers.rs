@@ -1,4 +1,5 @@
-//! The headers of `bpf/include/hotcc` only need each other, and algorithms need each of them.
+//! The headers of `bpf/include/hotcc` only need each other, algorithms need each of them, and no source has a second version
+//! of its code for the host.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -64,4 +65,33 @@ fn algorithms_include_every_public_header() {
         included.extend(rule.split_whitespace().filter_map(|file| file.strip_prefix(&prefix)).map(str::to_owned));
     }
     assert_eq!(included, public_headers());
+}
+
+/// All C files below a folder.
+fn c_files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| if path.is_dir() { c_files(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|ending| ending == "c" || ending == "h"))
+        .collect()
+}
+
+/// Host builds replace headers (`crates/host-algo/host`); the sources are the same in both.
+#[test]
+fn conditionals_only_give_defaults() {
+    let sources: Vec<PathBuf> =
+        [bpf(), bpf().join("../bench/peers")].iter().flat_map(|folder| c_files(folder)).collect();
+    assert!(sources.len() > 50, "{sources:?}");
+    for source in sources {
+        let text = fs::read_to_string(&source).unwrap();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if !line.starts_with("#if") {
+                continue;
+            }
+            let default = line.strip_prefix("#ifndef ").map(|name| format!("#define {name} "));
+            let follows = default.zip(lines.next()).is_some_and(|(default, next)| next.starts_with(&default));
+            assert!(follows, "{}: `{line}` is no default", source.display());
+        }
+    }
 }

@@ -209,7 +209,7 @@ fn earnings_saturate() {
     for _ in 0..ROUNDS {
         let (gain, acked) = (any(&mut random, 50), any(&mut random, 32) as u32);
         let product = u128::from(gain) * u128::from(acked);
-        let got = u128::from(units.growth_earned(gain, acked));
+        let got = u128::from(units.growth_credit(gain, acked));
         assert!(got == product || product > 1 << 63 && got == 1 << 63, "{gain} * {acked}: {got}");
     }
 }

@@ -5,7 +5,7 @@
 #include "harness.c"
 
 /* Segments lost since one was sent before which so many had been delivered. */
-HOTCC_EXPORT u32 bbr3_lost_since(const struct tcp_sock *tp, u32 prior_delivered)
+HOTCC_EXPORT u32 bbr3_lost_since(struct tcp_sock *tp, u32 prior_delivered)
 {
-	return lost_since(tp, &host_more, prior_delivered);
+	return lost_since(tp, more_of((struct sock *)tp), prior_delivered);
 }

@@ -6,6 +6,7 @@
  */
 #include HOTCC_ALGO_FILE
 #include <hotcc/stats.h> /* an algorithm may keep no counters */
+#include "kfuncs.h"
 
 _Static_assert(sizeof(void *) == 8, "icsk_ca_priv is laid out for 64 bits");
 
@@ -108,19 +109,28 @@ HOTCC_EXPORT const u8 *host_priv(const struct tcp_sock *tp)
 
 HOTCC_EXPORT const u64 *host_stats_words(void)
 {
-	return (const u64 *)&host_stats;
+	return (const u64 *)&stats.host_value[0];
+}
+
+/* The socket as an algorithm sees it. */
+static struct sock *shown(struct tcp_sock *tp)
+{
+	struct sock *sk = (struct sock *)tp;
+
+	sk->sk_bpf_storage = host_storage;
+	return sk;
 }
 
 HOTCC_EXPORT void host_init(struct tcp_sock *tp)
 {
 	if (HOTCC_ALGO.init)
-		HOTCC_ALGO.init((struct sock *)tp);
+		HOTCC_ALGO.init(shown(tp));
 }
 
 HOTCC_EXPORT void host_release(struct tcp_sock *tp)
 {
 	if (HOTCC_ALGO.release)
-		HOTCC_ALGO.release((struct sock *)tp);
+		HOTCC_ALGO.release(shown(tp));
 }
 
 HOTCC_EXPORT void host_pkts_acked(struct tcp_sock *tp, u32 pkts_acked, s32 rtt_us, u32 in_flight)
@@ -128,12 +138,12 @@ HOTCC_EXPORT void host_pkts_acked(struct tcp_sock *tp, u32 pkts_acked, s32 rtt_u
 	struct ack_sample sample = { pkts_acked, rtt_us, in_flight };
 
 	if (HOTCC_ALGO.pkts_acked)
-		HOTCC_ALGO.pkts_acked((struct sock *)tp, &sample);
+		HOTCC_ALGO.pkts_acked(shown(tp), &sample);
 }
 
 HOTCC_EXPORT void host_cong_avoid(struct tcp_sock *tp, u32 ack, u32 acked)
 {
-	HOTCC_ALGO.cong_avoid((struct sock *)tp, ack, acked);
+	HOTCC_ALGO.cong_avoid(shown(tp), ack, acked);
 }
 
 /* Whether the algorithm is the one to set W and the pacing rate: cong_control instead of cong_avoid. */
@@ -144,44 +154,51 @@ HOTCC_EXPORT bool host_has_cong_control(void)
 
 HOTCC_EXPORT void host_cong_control(struct tcp_sock *tp, u32 ack, int flag, const struct rate_sample *rs)
 {
-	HOTCC_ALGO.cong_control((struct sock *)tp, ack, flag, rs);
+	u64 ctx[] = { (u64)shown(tp), ack, flag, (u64)rs };
+
+	((int (*)(u64 *))(void *)HOTCC_ALGO.cong_control)(ctx); /* CONG_CONTROL unpacks the arguments itself */
 }
 
 HOTCC_EXPORT u32 host_ssthresh(struct tcp_sock *tp)
 {
-	return HOTCC_ALGO.ssthresh((struct sock *)tp);
+	return HOTCC_ALGO.ssthresh(shown(tp));
 }
 HOTCC_EXPORT u32 host_undo_cwnd(struct tcp_sock *tp)
 {
-	return HOTCC_ALGO.undo_cwnd((struct sock *)tp);
+	return HOTCC_ALGO.undo_cwnd(shown(tp));
 }
 
 HOTCC_EXPORT void host_set_state(struct tcp_sock *tp, u8 state)
 {
 	if (HOTCC_ALGO.set_state)
-		HOTCC_ALGO.set_state((struct sock *)tp, state);
+		HOTCC_ALGO.set_state(shown(tp), state);
 }
 
 HOTCC_EXPORT void host_cwnd_event(struct tcp_sock *tp, u32 event)
 {
-	if (HOTCC_ALGO.cwnd_event)
-		HOTCC_ALGO.cwnd_event((struct sock *)tp, event);
+	if (event == CA_EVENT_TX_START) { /* Linux 7.2 calls this hook instead */
+		if (HOTCC_ALGO.cwnd_event_tx_start)
+			HOTCC_ALGO.cwnd_event_tx_start(shown(tp));
+	} else if (HOTCC_ALGO.cwnd_event)
+		HOTCC_ALGO.cwnd_event(shown(tp), event);
 }
 
 /* What the radio map holds for this flow's peer: packed words of SINR and capacity; `present` 0: no entry in the index. */
 HOTCC_EXPORT void host_radio(u64 sinr, u64 capacity, u32 cell, u32 max_age_ms, u32 present)
 {
 #ifdef RADIO_VERSION
-	struct radio_header *header = &host_radio_lines[0].header;
+	struct radio_header *header = &radio_slots.host_value[0].header;
+	struct radio_slot *slot = &radio_slots.host_value[1].slot;
 
-	if ((present != 0) != (host_radio_slot != 0))
+	if ((present != 0) != (radio_index.value != NULL))
 		header->generation++;
 	header->version = RADIO_VERSION;
-	host_radio_slot = present ? 1 : 0;
-	host_radio_lines[1].slot.sinr = sinr;
-	host_radio_lines[1].slot.capacity = capacity;
-	host_radio_lines[1].slot.cell = cell;
-	host_radio_lines[1].slot.max_age_ms = max_age_ms;
+	radio_index.host_value[0] = 1;
+	radio_index.value = present ? radio_index.host_value : NULL;
+	slot->sinr = sinr;
+	slot->capacity = capacity;
+	slot->cell = cell;
+	slot->max_age_ms = max_age_ms;
 #else
 	(void)sinr;
 	(void)capacity;
@@ -195,16 +212,22 @@ HOTCC_EXPORT void host_radio(u64 sinr, u64 capacity, u32 cell, u32 max_age_ms, u
 HOTCC_EXPORT void host_path(u32 generation)
 {
 #ifdef PATH_ENTRIES
-	host_path_generation = generation;
-	host_path_clock++;
+	path_gen.host_value[0] = generation;
+	path_gen.value = generation ? path_gen.host_value : NULL;
+	path_clock.host_value[0]++;
 #else
 	(void)generation;
 #endif
 }
 
+/* What flows of one host to one receiver share: 64 bytes, first of zeros; NULL: a flow is alone. */
 HOTCC_EXPORT void host_share(void *group)
 {
-	host_group = group;
+#ifdef GROUPS
+	crest_groups.value = group;
+#else
+	(void)group;
+#endif
 }
 
 /* What the PEP's storage of the socket holds; NULL: there is none. */
@@ -212,9 +235,9 @@ struct pep_flow_v1;
 HOTCC_EXPORT void host_pep(const struct pep_flow_v1 *record)
 {
 #ifdef PEP_RANGES
-	host_has_pep = record != NULL;
+	host_storage = record ? pep_flow.host_value : NULL;
 	if (record)
-		host_pep_flow = *record;
+		pep_flow.host_value[0] = *record;
 #else
 	(void)record;
 #endif
@@ -236,9 +259,8 @@ HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
 HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
 {
 #ifdef HINT_GROW_MAX
-	host_arwa_hint.time_ns = time_ns;
-	host_arwa_hint.sequence = sequence;
-	host_arwa_hint.hint = hint;
+	arwa_hint.host_value[0] = (struct arwa_hint_v2){ .time_ns = time_ns, .sequence = sequence, .hint = hint };
+	host_storage = arwa_hint.host_value;
 #else
 	(void)time_ns;
 	(void)sequence;

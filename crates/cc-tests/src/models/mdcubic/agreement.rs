@@ -7,9 +7,7 @@ const FRESH: u64 = 1;
 const CLOCKED: u64 = 1 << 1;
 const DOMAIN_2: u64 = 1 << 2;
 const FALLEN_BACK: u64 = 1 << 3;
-
-/// A bit of the field `marks`.
-const WAS_FULL: u64 = 1 << 3;
+const WAS_FULL: u64 = 1 << 11;
 
 impl Mdcubic {
     pub(super) fn compare(&mut self, want: &View, got: &View, flow: &Flow<'_>) -> Result<(), String> {
@@ -26,7 +24,7 @@ impl Mdcubic {
             ("clocked", u64::from(self.clocked), flags & CLOCKED),
             ("taken for domain 2", u64::from(self.in_domain_2), flags & DOMAIN_2),
             ("fallen back", u64::from(self.fallen_back), flags & FALLEN_BACK),
-            ("was full", u64::from(self.was_full), flow.private("marks") & WAS_FULL),
+            ("was full", u64::from(self.was_full), flags & WAS_FULL),
         ];
         if self.clocked {
             expected.push(("covered_to", u64::from(self.covered_to), flow.private("covered_to")));

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel functions that algorithms call, for the host build: same results as net/ipv4/tcp_cong.c's. hotcc/kernel.h
- * includes it there.
+ * The kernel's functions that algorithms call, for host builds. Those of net/ipv4/tcp_cong.c return what the kernel's
+ * return.
  */
 #pragma once
+#include <hotcc/kernel.h>
 
-#define core_bitfield(p, field) ((p)->field)
-#define core_flag core_bitfield
-
-static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp);
-static __always_inline bool tcp_is_cwnd_limited(const struct sock *sk);
-
-static inline u32 tcp_reno_ssthresh(struct sock *sk)
+u32 tcp_reno_ssthresh(struct sock *sk)
 {
 	return max(((struct tcp_sock *)sk)->snd_cwnd >> 1U, 2U);
 }
 
-static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
+u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
@@ -24,7 +19,7 @@ static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
 }
 
 /* Grows by what was acknowledged, up to ssthresh; returns what is left for congestion avoidance. */
-static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
+u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 {
 	u32 cwnd = min(tp->snd_cwnd + acked, tp->snd_ssthresh);
 
@@ -34,7 +29,7 @@ static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 }
 
 /* Grows by one for every w acknowledged. */
-static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
+void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 {
 	if (tp->snd_cwnd_cnt >= w) {
 		tp->snd_cwnd_cnt = 0;
@@ -50,7 +45,7 @@ static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 	tp->snd_cwnd = min(tp->snd_cwnd, tp->snd_cwnd_clamp);
 }
 
-static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
@@ -70,46 +65,46 @@ enum { CUBIC_INIT, CUBIC_RECALC, CUBIC_CONG_AVOID, CUBIC_STATE, CUBIC_ACKED, CUB
 
 static u32 cubic_calls[CUBIC_CALLS];
 
-static inline void cubictcp_init(struct sock *sk)
+void cubictcp_init(struct sock *sk)
 {
 	(void)sk;
 	cubic_calls[CUBIC_INIT]++;
 }
 
-static inline u32 cubictcp_recalc_ssthresh(struct sock *sk)
+u32 cubictcp_recalc_ssthresh(struct sock *sk)
 {
 	cubic_calls[CUBIC_RECALC]++;
 	return max((u32)((u64)((struct tcp_sock *)sk)->snd_cwnd * 7 / 10), 2U);
 }
 
-static inline void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 {
 	cubic_calls[CUBIC_CONG_AVOID]++;
 	tcp_reno_cong_avoid(sk, ack, acked);
 }
 
-static inline void cubictcp_state(struct sock *sk, u8 new_state)
+void cubictcp_state(struct sock *sk, u8 new_state)
 {
 	(void)sk;
 	(void)new_state;
 	cubic_calls[CUBIC_STATE]++;
 }
 
-static inline void cubictcp_acked(struct sock *sk, const struct ack_sample *sample)
+void cubictcp_acked(struct sock *sk, const struct ack_sample *sample)
 {
 	(void)sk;
 	(void)sample;
 	cubic_calls[CUBIC_ACKED]++;
 }
 
-static inline void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event)
+void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 {
 	(void)sk;
 	(void)event;
 	cubic_calls[CUBIC_EVENT]++;
 }
 
-static inline void cubictcp_cwnd_event_tx_start(struct sock *sk)
+void cubictcp_cwnd_event_tx_start(struct sock *sk)
 {
 	cubictcp_cwnd_event(sk, CA_EVENT_TX_START);
 }
