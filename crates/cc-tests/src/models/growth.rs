@@ -1,4 +1,4 @@
-//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): growth that is earned but not paid out yet is kept.
+//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): growth that is due but below a whole segment is kept as credit.
 
 use super::named::counters;
 use super::rate_ca::{Q16, Rates};
@@ -32,15 +32,15 @@ counters! {
     }
 }
 
-/// Growth earned by acknowledged segments: by the equation (`exact`), and its bounds by the algorithm's own rate.
+/// Growth added by acknowledged segments: by the equation (`exact`), and its bounds by the algorithm's own rate.
 #[derive(Clone, Copy, Debug)]
-struct Earned {
+struct Added {
     exact: f64,
     low: f64,
     high: f64,
 }
 
-impl Earned {
+impl Added {
     /// Returns `permille` of `exact` per segment; the bounds are from the algorithm's rate `own`, a multiple of 2^-16.
     fn new(permille: u32, exact: f64, own: f64, acked: u32) -> Self {
         let (permille, acked) = (f64::from(permille) / 1000.0, f64::from(acked));
@@ -51,30 +51,30 @@ impl Earned {
     }
 }
 
-/// Growth earned but not paid out: by the equation (`exact`), and the bounds of the algorithm's own, which follow from
+/// Credit, growth that is due and not yet in W: by the equation (`exact`), and the bounds of the algorithm's own, which follow from
 /// its rates and from its W so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Account {
+struct Credit {
     exact: f64,
     low: f64,
     high: f64,
 }
 
-impl Account {
-    fn earn(&mut self, earned: Earned) {
-        self.exact += earned.exact;
-        self.low += earned.low;
-        self.high += earned.high;
+impl Credit {
+    fn add(&mut self, added: Added) {
+        self.exact += added.exact;
+        self.low += added.low;
+        self.high += added.high;
     }
 
-    /// Pays for the growth of the algorithm's W, `whole` segments at `price` each.
-    fn pay(&mut self, whole: f64, price: f64) -> Result<(), String> {
-        if self.high < whole * price || self.low >= (whole + 1.0) * price {
-            return Err(format!("W grew by {whole}, {self:?} at {price} each"));
+    /// Pays for the growth of the algorithm's W, `whole` segments at `divisor` each.
+    fn pay(&mut self, whole: f64, divisor: f64) -> Result<(), String> {
+        if self.high < whole * divisor || self.low >= (whole + 1.0) * divisor {
+            return Err(format!("W grew by {whole}, {self:?} at {divisor} each"));
         }
-        self.low = (self.low - whole * price).max(0.0);
-        self.high = (self.high - whole * price).min(price);
-        self.exact -= whole * price;
+        self.low = (self.low - whole * divisor).max(0.0);
+        self.high = (self.high - whole * divisor).min(divisor);
+        self.exact -= whole * divisor;
         Ok(())
     }
 }
@@ -90,9 +90,9 @@ enum Part {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     /// In segments.
-    slow_start: Account,
+    slow_start: Credit,
     /// In segments x W.
-    avoidance: Account,
+    avoidance: Credit,
     /// The part that the hook just called applied, and W before it.
     step: Option<(Part, u32)>,
     /// Segments by which W would be off now if the model's account had not been set to the algorithm's on the way.
@@ -102,10 +102,10 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// Drops all growth earned.
+    /// Drops all growth added.
     pub fn clear(&mut self) {
         self.counts.cleared += u64::from(self.slow_start.exact != 0.0 || self.avoidance.exact != 0.0);
-        (self.slow_start, self.avoidance) = (Account::default(), Account::default());
+        (self.slow_start, self.avoidance) = (Credit::default(), Credit::default());
         self.off = 0.0;
     }
 
@@ -120,7 +120,7 @@ impl Growth {
         if sock.in_slow_start() {
             self.counts.slow_start += 1;
             self.step = Some((Part::SlowStart, sock.snd_cwnd));
-            self.slow_start.earn(Earned::new(slow_start_permille, rates.rate, rates.own_rate, acked));
+            self.slow_start.add(Added::new(slow_start_permille, rates.rate, rates.own_rate, acked));
             let limit = sock.snd_ssthresh.min(sock.snd_cwnd_clamp);
             sock.snd_cwnd = (window + self.slow_start.exact.floor()).min(f64::from(limit)) as u32;
             let reached = sock.snd_cwnd == limit;
@@ -129,7 +129,7 @@ impl Growth {
         } else {
             self.counts.avoidance += 1;
             self.step = Some((Part::Avoidance, sock.snd_cwnd));
-            self.avoidance.earn(Earned::new(avoidance_permille, 1.0 / rates.rate, rates.own_inverse, acked));
+            self.avoidance.add(Added::new(avoidance_permille, 1.0 / rates.rate, rates.own_inverse, acked));
             let whole = (self.avoidance.exact / window).floor();
             sock.snd_cwnd = (window + whole).min(f64::from(sock.snd_cwnd_clamp)) as u32;
             self.counts.jumps += u64::from(whole > 1.0);
@@ -147,7 +147,7 @@ impl Growth {
         }
     }
 
-    /// Compares W after the hook just called, and bounds the algorithm's earned growth by its W.
+    /// Compares W after the hook just called, and bounds the algorithm's added growth by its W.
     pub fn reconcile(&mut self, want: &View, got: &View) -> Result<(), String> {
         let different = || format!("{}; the model has {}", show(got), show(want));
         if got.snd_cwnd_cnt != want.snd_cwnd_cnt {
@@ -175,40 +175,40 @@ impl Growth {
                 return Err(format!("W grew by {whole} of {room}, {account:?}"));
             }
             // growth past the limit is dropped with the fraction; without such growth, the fraction may be dropped, too
-            let left = |earned: f64| if earned >= room + 1.0 { 0.0 } else { (earned - room).max(0.0) };
+            let left = |added: f64| if added >= room + 1.0 { 0.0 } else { (added - room).max(0.0) };
             let high = if account.low >= room + 1.0 { 0.0 } else { (account.high - room).min(1.0) };
-            *account = Account { exact: left(account.exact).min(high), low: 0.0, high };
+            *account = Credit { exact: left(account.exact).min(high), low: 0.0, high };
         }
         Self::follow(&mut self.slow_start, 1.0, &mut self.off, &mut self.rounding);
         Ok(())
     }
 
     fn reconcile_avoidance(&mut self, grown: u32, room: u32, window: u32) -> Result<(), String> {
-        let (whole, price) = (f64::from(grown), f64::from(window));
+        let (whole, divisor) = (f64::from(grown), f64::from(window));
         let account = &mut self.avoidance;
         if grown < room {
-            account.pay(whole, price)?;
+            account.pay(whole, divisor)?;
         } else {
             // the clamp cuts off further growth, which is lost: only the account shows how much it was
-            if account.high < whole * price {
-                return Err(format!("W grew by {whole}, {account:?} at {price} each"));
+            if account.high < whole * divisor {
+                return Err(format!("W grew by {whole}, {account:?} at {divisor} each"));
             }
-            let [exact, low, high] = [account.exact, account.low, account.high].map(|a| (a / price).floor().max(whole));
+            let [exact, low, high] = [account.exact, account.low, account.high].map(|a| (a / divisor).floor().max(whole));
             if low == high {
-                account.pay(low, price)?;
+                account.pay(low, divisor)?;
             } else {
                 self.rounding.clamped_ties += 1;
-                *account = Account { exact: account.exact - exact * price, low: 0.0, high: price };
+                *account = Credit { exact: account.exact - exact * divisor, low: 0.0, high: divisor };
             }
         }
-        Self::follow(&mut self.avoidance, price, &mut self.off, &mut self.rounding);
+        Self::follow(&mut self.avoidance, divisor, &mut self.off, &mut self.rounding);
         Ok(())
     }
 
     /// Keeps the model's own account near the algorithm's, and counts how often that was necessary.
-    fn follow(account: &mut Account, price: f64, off: &mut f64, rounding: &mut GrowthRounding) {
+    fn follow(account: &mut Credit, divisor: f64, off: &mut f64, rounding: &mut GrowthRounding) {
         let own = account.exact.clamp(account.low, account.high);
-        let distance = (account.exact - own) / price;
+        let distance = (account.exact - own) / divisor;
         if distance.abs() > TOLERANCE {
             rounding.fractions += 1;
             account.exact = own;
