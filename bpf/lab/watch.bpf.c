@@ -11,7 +11,7 @@ char _license[] SEC("license") = "GPL";
 #define SCHED_IDLE 5
 #define IDLE_BIN_NS 100000000ULL
 #define IDLE_BINS 65536
-#define IDLE_BINS_AT_ONCE 64 /* the guest wakes far more often */
+#define IDLE_BINS_AT_ONCE 64 /* 6.4 s; the guest wakes far more often */
 
 /* Fields of a connection that congestion controls do not read. */
 struct tcp_rack {
@@ -50,14 +50,14 @@ struct task_struct {
 	unsigned int policy;
 } __core;
 
-/* What user space sets for a flow, and what is counted here. */
+/* A flow. The probes count its timeouts; user space sets the other fields. */
 struct flow {
 	u32 detail_offset; /* in icsk_ca_priv */
 	u32 detail_size;   /* bytes; 0: none */
 	u16 timeouts;
 	u8 timeouts_in_a_row;
 	u8 pad;
-	u32 netns; /* inode number of the sender's: other namespaces may use the same port */
+	u32 netns; /* inode number of the sender's namespace: others may use the same port */
 };
 
 struct {
@@ -84,7 +84,7 @@ struct {
 	__type(value, u64);
 } idle_ns SEC(".maps");
 
-/* Read and written by the guest in this layout. */
+/* The guest's user space reads and writes this structure in this layout. */
 struct {
 	u64 time_zero_ns;
 	u64 records_made;   /* if it exceeds the map's size, some are missing */
@@ -93,8 +93,8 @@ struct {
 	u8 idle;
 	u8 background; /* a task of the idle class runs */
 	/*
-	 * Whether tasks of the idle class may run. Without them the processor rests from when it becomes idle to the
-	 * next timer. Softirqs and task switches, several per packet, then need not be followed.
+	 * Whether tasks of the idle class may run. If not, the processor rests from the start of an idle period to the
+	 * next timer interrupt, and softirqs and task switches, which occur several times per packet, are not probed.
 	 */
 	u8 has_background;
 	u8 pad;
@@ -190,7 +190,7 @@ static __always_inline int look(void)
 	return 0;
 }
 
-/* `state` is ~0 at the end of an idle period; the interrupt that ends it is handled before that. */
+/* `state` is ~0 at the end of an idle period; the interrupt that ends the period is handled before this event. */
 SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
 {
 	lab.idle = (u32)state != ~0u;

@@ -1,5 +1,5 @@
-//! Tests a BPF file system in which a local user created directories and links first: root's commands refuse it, and
-//! change nothing that the user's links refer to.
+//! Tests a BPF file system in which a local user created directories and links before root's first command: root's
+//! commands refuse it, and change nothing that the user's links refer to.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -8,7 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
-/// Mounts a BPF file system without options, runs `$1` there as a user, and the other arguments as root.
+/// Mounts a BPF file system without options, runs `$1` as an unprivileged user, and then each further argument as root.
 const AFTER_A_USER: &str = "set -e
 mount -t bpf bpf /sys/fs/bpf
 mount -t tmpfs -o mode=0755 tmpfs /run/hotcc

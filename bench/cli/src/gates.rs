@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 /// Run the gates of an algorithm, and print which are held and which are missed
 ///
-/// A gate is an `[[expected]]` with `gate` in a scenario: docs/reference/scenarios.md describes it. By
-/// default, the runs are on a stock kernel in virtual time, which takes hours for all gates of an algorithm; `--sim` takes
-/// minutes. To resume an interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid, or if a gate is missed
-/// that its scenario does not mark as missed.
+/// A gate is an `[[expected]]` with `gate` in a scenario: docs/reference/scenarios.md describes it. By default, the
+/// runs are on a stock kernel in virtual time, which takes hours for all gates of an algorithm; `--sim` takes minutes.
+/// To resume an interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid, or
+/// if a gate is missed that its scenario does not mark as missed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench gates bench/scenarios/crest-*.toml\n  \
     hotcc-bench gates --sim --page docs/algorithms/figures/crest.md bench/scenarios/crest-*.toml\n  \
@@ -30,7 +30,8 @@ pub struct GatesCommand {
 }
 
 impl GatesCommand {
-    /// Runs the scenarios' gates. Exit code 1 if a gate or a run fails.
+    /// Runs the scenarios' gates. Returns exit code 1 if a run fails, or if a gate is missed and its scenario does not
+    /// mark it as missed.
     pub fn run(mut self) -> Result<ExitCode> {
         self.lab.keep_those_with_gates()?;
         let (code, directories) = self.lab.run_all(false)?;

@@ -1,5 +1,5 @@
-//! Prepares a result directory for its runs: results with the same manifest stay, and results with another one are
-//! moved away.
+//! Prepares a result directory for its runs: keeps results of the same setup, and moves results of another setup to
+//! another directory.
 
 use crate::changes::changes;
 use crate::results::{Manifest, RunId, sha256};
@@ -17,8 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Directory for runs that are not complete yet.
 pub(super) const UNFINISHED: &str = ".unfinished";
 
-/// The file that [`prepare`] creates, and its next version while it is being written.
+/// The file that describes the setup of the results; [`prepare`] creates it.
 const MANIFEST: &str = "manifest.json";
+/// The next version of the manifest, until it is complete and replaces the old version.
 const NEXT_MANIFEST: &str = "manifest.json.part";
 
 /// A result directory to which only this process writes.
@@ -26,20 +27,20 @@ const NEXT_MANIFEST: &str = "manifest.json.part";
 pub(super) struct Prepared<'a> {
     directory: &'a Path,
     manifest: Mutex<Manifest>,
-    /// A message for the user, if results with another manifest were moved.
+    /// A message for the user, if results of another setup were moved.
     pub moved: Option<String>,
     /// The lock on the directory. The kernel releases it when the process ends for any reason.
     _lock: Flock<File>,
 }
 
 impl Prepared<'_> {
-    /// Returns whether `summary` is the summary that the run wrote.
+    /// Returns whether the manifest has the hash of `summary` for this run.
     pub(super) fn lists(&self, run: &RunId, summary: &[u8]) -> bool {
         self.manifest().results.get(&run.summary()).is_some_and(|listed| *listed == sha256(summary))
     }
 
-    /// Adds a run's summary to the manifest. Call it before the summary is moved to its final place, so that no
-    /// complete run lacks its hash.
+    /// Adds the hash of a run's summary to the manifest. Call it before the summary is moved to its final place, so
+    /// that the manifest has the hash of each complete run.
     pub(super) fn list(&self, run: &RunId, summary: &[u8]) -> Result<()> {
         let mut manifest = self.manifest();
         manifest.results.insert(run.summary(), sha256(summary));
@@ -51,7 +52,7 @@ impl Prepared<'_> {
     }
 }
 
-/// Prepares OUT/NAME/KERNEL for runs with this manifest, and locks it. If it has results with another manifest, moves
+/// Prepares OUT/NAME/KERNEL for runs with this manifest, and locks it. If it has results of another setup, moves
 /// them to OUT/NAME.N/KERNEL, with the lowest N that is free.
 pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario: &str) -> Result<Prepared<'a>> {
     let mut held = lock(directory)?;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Integer arithmetic where a paper writes real numbers: rates, products that must not overflow, logarithms. For
- * algorithms and programs alike.
+ * Integer arithmetic for formulas that a paper writes with real numbers: rates, products that must not overflow,
+ * logarithms. Both algorithms and other BPF programs use it.
  */
 #pragma once
 #include <hotcc/bpf.h>
@@ -11,7 +11,7 @@
 #define RATE_MAX_BYTES_PER_S (1ULL << 39)
 #define RTT_MAX_US (1U << 24)
 
-/* bytes / time, in bytes/s. A time of zero gives no rate. */
+/* bytes / time, in bytes/s, at most RATE_MAX_BYTES_PER_S; 0 if the time is 0. */
 static __always_inline u64 rate_bytes_per_s(u64 bytes, u64 elapsed_us)
 {
 	u64 rate;
@@ -33,7 +33,7 @@ static __always_inline u64 segments_in(u64 rate_bytes_per_s, u32 time_us, u32 ms
 	return min(rate_bytes_per_s, RATE_MAX_BYTES_PER_S) * min(time_us, RTT_MAX_US) / USEC_PER_SEC / mss;
 }
 
-/* Signed division that rounds towards zero. Before its version 4, the instruction set has only unsigned division. */
+/* Signed division that rounds towards zero. BPF has a signed division only since version 4 of its instruction set. */
 static __always_inline s64 div_s64(s64 a, u64 b)
 {
 	return a < 0 ? (s64) - (-(u64)a / b) : (s64)((u64)a / b);

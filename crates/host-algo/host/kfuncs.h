@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's functions that algorithms call, for host builds. Those of net/ipv4/tcp_cong.c return what the kernel's
- * return.
+ * The kernel functions that algorithms call, for host builds. The functions of net/ipv4/tcp_cong.c return the same
+ * values as in the kernel.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -18,7 +18,7 @@ u32 tcp_reno_undo_cwnd(struct sock *sk)
 	return max(tp->snd_cwnd, tp->prior_cwnd);
 }
 
-/* Grows by what was acknowledged, up to ssthresh; returns what is left for congestion avoidance. */
+/* Grows cwnd by the acknowledged segments, up to ssthresh; returns the number left for congestion avoidance. */
 u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 {
 	u32 cwnd = min(tp->snd_cwnd + acked, tp->snd_ssthresh);
@@ -28,7 +28,7 @@ u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 	return acked;
 }
 
-/* Grows by one for every w acknowledged. */
+/* Grows cwnd by one segment for every w acknowledged segments. */
 void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 {
 	if (tp->snd_cwnd_cnt >= w) {
@@ -60,7 +60,7 @@ void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 }
 
-/* A stand-in for the kernel's CUBIC: Reno that keeps 7/10, and a count of the calls. */
+/* A stand-in for the kernel's CUBIC: Reno that reduces cwnd to 7/10, and counts the calls of each operation. */
 enum { CUBIC_INIT, CUBIC_RECALC, CUBIC_CONG_AVOID, CUBIC_STATE, CUBIC_ACKED, CUBIC_EVENT, CUBIC_CALLS };
 
 static u32 cubic_calls[CUBIC_CALLS];

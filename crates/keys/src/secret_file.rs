@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 const MAX_BYTES: u64 = 1 << 20;
 /// Permission bits of all users but the owner; none may be set.
 const OTHERS: u32 = 0o077;
-/// The same for a systemd credential, whose group may have the right to read: systemd may grant its one reader access
-/// in a way that shows as this right.
+/// The same for a systemd credential, except that the group's read bit may be set: systemd may grant access to the
+/// credential's one reader in a way that sets this bit.
 const OTHERS_OF_CREDENTIAL: u32 = 0o037;
 
 /// Why a file is not accepted as a secret, or cannot be read.

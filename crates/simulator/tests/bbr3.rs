@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 const SECOND_NS: u64 = 1_000_000_000;
 const SECONDS: u64 = 12;
 const NAMES: [&str; 7] = ["Startup", "Drain", "DOWN", "CRUISE", "REFILL", "UP", "ProbeRTT"];
-/// Offset and size of `state` in the algorithm's state.
+/// Offset and size of the field `state` in the algorithm's per-flow state.
 const STATE: (u32, u32) = (86, 1);
 
 /// Returns a plan of one flow at 20 Mbit/s, with an RTT of 40 ms and a queue of two BDP.
@@ -115,7 +115,7 @@ fn it_runs_through_its_cycle() {
     let stays = stays(&outcome);
     let names: Vec<&str> = stays.iter().map(|stay| NAMES[stay.state]).collect();
     let shown = table(&stays);
-    // DOWN ends in the same ACK as Drain
+    // DOWN is missing here: it ends in the same ACK as Drain
     assert_eq!(names[..3], ["Startup", "Drain", "CRUISE"], "\n{shown}");
     let cycle = ["CRUISE", "REFILL", "UP", "DOWN", "CRUISE"];
     assert!(names.windows(5).filter(|states| *states == cycle).count() >= 2, "\n{shown}");

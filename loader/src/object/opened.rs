@@ -21,12 +21,12 @@ use std::{fs, io};
 pub struct Opened {
     object: OpenObject,
     origin: String,
-    /// Its description of itself.
+    /// The object's description of itself.
     pub description: Description,
     /// Name that it will be registered under: the object's own, unless [`rename`](Self::rename) changed it.
     pub cc_name: String,
     table: OpsTable,
-    /// Whether it came from a file; libbpf's work on it is then first rehearsed in a child process.
+    /// Whether the object came from a file; a child process then rehearses libbpf's work on it first.
     foreign: bool,
 }
 
@@ -75,14 +75,14 @@ impl Opened {
     /// 6.4), the struct_ops map itself will be the registration.
     pub fn load(mut self, links: bool) -> Result<Loaded> {
         let stats_pin = pins::algo_dir(&self.cc_name).join(pins::STATS);
-        // maps that the object asks to pin are pinned here, whatever its path for them, so that unloading removes them
+        // maps that the object asks to pin are pinned here, not at the object's path, so that unloading removes them
         let own_pins = pins::algo_dir(&self.cc_name).join("pins");
         let mut keeps_stats = false;
         for mut map in self.object.maps_mut() {
             let name = map.name().to_string_lossy().into_owned();
             if map.map_type() == MapType::StructOps {
-                // whatever section the author chose, ".struct_ops" or ".struct_ops.link", the kernel's support for
-                // links decides
+                // the kernel's support for links decides, not the section that the author chose (".struct_ops" or
+                // ".struct_ops.link")
                 let link = libbpf_rs::libbpf_sys::BPF_F_LINK;
                 let flags = if links { map.map_flags() | link } else { map.map_flags() & !link };
                 let prepared = map.set_map_flags(flags).and_then(|()| map.set_autocreate(name == self.table.map));

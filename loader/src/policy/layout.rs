@@ -2,13 +2,13 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Number of names in a cgroup's path that are compared, from the top.
+/// Maximum number of names in a cgroup's path that are compared, counted from the root.
 pub(super) const CGROUP_LEVELS: usize = 12;
 /// Number of bytes of a name that are compared.
 pub(super) const CGROUP_NAME: usize = 128;
 /// Size of a rule's text, bytes.
 pub(super) const TEXT: usize = 2048;
-/// Number of bits in a prefix's key before the address.
+/// Number of bits that `set` adds to a [`PrefixKey`], before those of the address.
 pub(super) const SET_BITS: u32 = 32;
 
 /// Bits for the conditions of a rule.
@@ -135,7 +135,7 @@ pub struct Moved {
     pub moved: u64,
     /// Sockets that ran it already.
     pub same: u64,
-    /// Sockets left alone: they, or `hotcc run`, had chosen a congestion control.
+    /// Sockets left alone, because the application or `hotcc run` had chosen a congestion control.
     pub left_alone: u64,
     /// Sockets whose rule's congestion control is not loaded.
     pub unavailable: u64,
@@ -153,7 +153,7 @@ pub struct Counts {
     pub connections: u64,
     /// Listeners that got it.
     pub listeners: u64,
-    /// Sockets left alone: they, or `hotcc run`, had chosen a congestion control.
+    /// Sockets left alone, because the application or `hotcc run` had chosen a congestion control.
     pub left_alone: u64,
     /// Sockets that did not get it, because it was not loaded.
     pub unavailable: u64,

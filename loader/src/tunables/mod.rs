@@ -55,7 +55,7 @@ pub struct Tunable {
     pub choices: Vec<String>,
     /// What it does.
     pub help: String,
-    /// A value, by its name, that causes a warning when it is set, and the text of the warning.
+    /// The name of a value that causes a warning when it is set, and the text of the warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<(String, String)>,
     /// The section of its value; it determines whether the tunable can be set while the algorithm runs.
@@ -66,7 +66,7 @@ pub struct Tunable {
 }
 
 impl Tunable {
-    /// Whether it is a tunable of another object, perhaps renamed since.
+    /// Returns whether this is the same tunable as `before`, of an earlier object, possibly under a new name.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         self.name == before.name || self.was.as_ref() == Some(&before.name)
     }

@@ -72,7 +72,7 @@ fn what_chose_for_itself_is_left_alone() {
     assert_eq!(cc_of(&ruled_listener), "po_dtcp");
     ruled.apply(&["congestion_control = 'po_west'"]);
     assert_eq!(ruled.ends(&ruled_listener), both("po_west"));
-    // until the application chooses
+    // other rules may change it only until the application chooses
     set_cc(&ruled_listener, "reno");
     assert_eq!(ruled.ends(&ruled_listener).1, "reno");
 
@@ -199,7 +199,7 @@ fn sets_of_prefixes_and_shares() {
     assert_eq!(ruled.at("10.1.0.1:0"), both(&default), "a prefix of IPv6 has no address of IPv4");
     assert_eq!(json(&["policy", "show", "--json"])["rules"][0]["remote_prefixes"], 100_000);
 
-    // half of the flows; `policy test` names the same ones
+    // the rule applies to half of the flows, and `policy test` names the rule for the same flows
     let rule = |share: &str| format!("share = '{share}'\n{ANY}");
     ruled.apply(&[&rule("50%")]);
     let listener = ruled.listen("10.1.0.1:0");

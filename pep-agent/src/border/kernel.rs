@@ -192,8 +192,8 @@ fn lock(pins: &Path) -> Result<Flock<File>> {
     })
 }
 
-/// Removes all pinned maps if they cannot be reused: they have another layout or size, or a prefix of servers that no
-/// longer cooperate, whose flows would stay tracked.
+/// Removes all pinned maps if they cannot be reused: if one has another layout or size, or if `servers` has a prefix
+/// that is no longer configured, because flows of its servers would stay tracked.
 fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
     let key = size_of::<FlowKey>() as u32;
     let expected = [
@@ -263,8 +263,8 @@ fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T,
     })
 }
 
-/// An error from aya with its causes. Of a long text, only the first line and the last lines are shown. Its own cause
-/// is the system's error.
+/// An error from aya. Its text includes its causes; if the text is long, it is shortened to its first and last lines.
+/// Its `source()` is the system's error.
 #[derive(Debug)]
 struct Refused<E>(E);
 
@@ -280,7 +280,8 @@ impl<E: StdError + 'static> StdError for Refused<E> {
     }
 }
 
-/// Shortens a text. The verifier's log may have thousands of lines; the last ones state the reason.
+/// Shortens a text to its first line and its last lines. The verifier's log may have thousands of lines; the last ones
+/// state the reason.
 fn shortened(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     match lines.len().checked_sub(VERIFIER_LINES) {

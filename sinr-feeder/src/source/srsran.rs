@@ -1,7 +1,7 @@
 //! `srsran:ws://HOST:PORT[,uplink]`: a base station's metrics over its websocket (srsRAN Project's remote control).
 //!
-//! For each UE, the station sends the CQI that the UE reported, which is about the downlink, and the SNR of what it
-//! received from the UE, which is about the uplink. These are different radios, so a source reads one or the other.
+//! For each UE, the station sends the CQI that the UE reported, which describes the downlink, and the SNR of the UE's
+//! signal at the station, which describes the uplink. These are different radio links, so a source reads only one.
 
 use super::{RETRY, Running, Source};
 use crate::args::Args;

@@ -1,4 +1,4 @@
-//! Checks that TOML cannot do: references to names, and combinations of values.
+//! Checks a scenario beyond TOML's syntax and types: references to names, and combinations of values.
 
 use super::congestion::{check_cc, check_objects, check_swap, check_tune};
 use super::file::{Event, Flow, Host, Kind, Link, Scenario, Way};
@@ -14,7 +14,7 @@ use toml::Spanned;
 /// Maximum length of a run.
 const LONGEST_S: f64 = 3600.0;
 const SLOWEST_MS: f64 = 60_000.0;
-/// Maximum jitter: the programs multiply it, in ns, by 32 bits.
+/// Maximum jitter: the BPF program multiplies it, in ns, by a 32-bit random number, and the product must fit 64 bits.
 const MOST_JITTER_MS: f64 = 4000.0;
 const MOST_HOSTS: u32 = 200;
 /// The actions of events.
@@ -119,7 +119,7 @@ fn radios(scenario: &Scenario) -> impl Iterator<Item = &str> {
     scenario.radio.iter().map(|radio| radio.get_ref().name())
 }
 
-/// Returns whether this is the key of a sysctl below `net`, with no path component that leads elsewhere.
+/// Returns whether `key` names a sysctl below `net`. Rejects empty parts and characters that lead to another path.
 fn is_of_the_network(key: &str) -> bool {
     let plain =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');

@@ -193,7 +193,8 @@ impl Growth {
             if account.high < whole * divisor {
                 return Err(format!("W grew by {whole}, {account:?} at {divisor} each"));
             }
-            let [exact, low, high] = [account.exact, account.low, account.high].map(|a| (a / divisor).floor().max(whole));
+            let [exact, low, high] =
+                [account.exact, account.low, account.high].map(|a| (a / divisor).floor().max(whole));
             if low == high {
                 account.pay(low, divisor)?;
             } else {

@@ -39,8 +39,8 @@ impl Drop for Group {
 }
 
 /// Returns the parent of a run's cgroup: the caller's cgroup, so that its limits apply to the command, and stopping the
-/// caller's service stops the command. A run within a run gets a cgroup beside the outer run's. If it were below that
-/// one, the outer run's program would run last, and its choice would win.
+/// caller's service stops the command. The cgroup of a nested run is a sibling of the outer run's. If it were a child,
+/// the outer run's program would run last, and its choice would win.
 fn parent() -> Result<PathBuf> {
     let own = cgroup::own()?;
     let is_run = |path: &&Path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(CGROUP_PREFIX));

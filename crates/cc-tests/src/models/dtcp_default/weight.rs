@@ -8,9 +8,11 @@ pub(super) const FORECAST: f64 = 1.0 / 64.0;
 pub(super) const CHANGE: f64 = 1.0 / 1024.0;
 const WEIGHT: f64 = 1.0 / 256.0;
 const SQUARE: f64 = 1.0 / 16_384.0;
-/// Errors are clamped to this, and averaged over 32 comparisons; both averages begin with a quarter of the bandwidth.
+/// Errors are clamped to +- this.
 const ERROR_LIMIT: f64 = 2047.0 * CHANGE;
+/// Number of errors over which their squares are averaged.
 const JUDGEMENTS: f64 = 32.0;
+/// Initial value of both averages: the square of an error of a quarter of the bandwidth.
 const ERROR_FIRST: f64 = 0.0625;
 /// Resolution of the average spectral efficiency, which is 1 to 65535 times this, bit/s/Hz.
 pub(super) const EFFICIENCY: f64 = 1.0 / 4096.0;
@@ -20,7 +22,7 @@ pub(super) struct Weight {
     /// Mean squares of the errors without the signal (E0) and with it (E1).
     pub without: Interval,
     pub with: Interval,
-    /// Average spectral efficiency, over B_I's own time; 0: none yet.
+    /// Average spectral efficiency, filtered as B_I is; 0: none yet.
     pub average: Interval,
     /// Change that the last epoch's signal predicted, as a share of BW_0; 0: none.
     pub forecast: Interval,
@@ -40,7 +42,8 @@ pub(super) fn averaged(mean: Interval, error: Interval) -> Interval {
 }
 
 impl Weight {
-    /// Returns (E0^2 - E1^2) / (E0^2 + E1^2), at least 0, in whole 256ths. One step of the squares prevents 0 / 0.
+    /// Returns (E0^2 - E1^2) / (E0^2 + E1^2), at least 0, in whole 256ths. The square of one step is added
+    /// to the denominator, which prevents 0 / 0.
     pub fn share(&self) -> Interval {
         let share = |without: f64, with: f64| {
             let (e0, e1) = (without * without, with * with);
