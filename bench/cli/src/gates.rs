@@ -11,8 +11,8 @@ use std::process::ExitCode;
 ///
 /// A gate is an `[[expected]]` with `gate` in a scenario: docs/reference/scenarios.md describes it. By default, the
 /// runs are on a stock kernel in virtual time, which takes hours for all gates of an algorithm; `--sim` takes minutes.
-/// To resume an interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid, or
-/// if a gate is missed that its scenario does not mark as missed.
+/// To resume an interrupted command, run it again: it keeps completed runs. Exits with 1 if a run fails or is invalid,
+/// or if a gate is missed that its scenario does not mark as missed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench gates bench/scenarios/crest-*.toml\n  \
     hotcc-bench gates --sim --page docs/algorithms/figures/crest.md bench/scenarios/crest-*.toml\n  \

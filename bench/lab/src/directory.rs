@@ -72,11 +72,11 @@ pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario:
     }
     remove(&directory.join(UNFINISHED))?;
     // keep results of other seeds and cases with the same manifest: a short run must not delete the results of hours
-    let of_the_same =
+    let is_same_setup =
         |old: &Manifest| manifest == Manifest { runs: manifest.runs.clone(), results: BTreeMap::new(), ..old.clone() };
     let mut moved = None;
     match old {
-        Some(old) if of_the_same(&old) => manifest.results = old.results,
+        Some(old) if is_same_setup(&old) => manifest.results = old.results,
         Some(old) if has_results(directory) => {
             let aside = move_aside(directory)?;
             held = lock(directory)?;

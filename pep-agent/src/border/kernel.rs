@@ -204,7 +204,7 @@ fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
         (ALARM, MapType::Array, 4, 16, None),
         (COUNTERS_MAP, MapType::PerCpuArray, 4, size_of::<Counters>() as u32, None),
     ];
-    let mut is_other = false;
+    let mut is_stale = false;
     for (name, kind, key, value, entries) in &expected {
         let path = pins.join(name);
         if !path.exists() {
@@ -212,17 +212,17 @@ fn remove_unusable(config: &Config, pins: &Path) -> Result<()> {
         }
         let tried = || format!("cannot open {}", path.display());
         let info = MapData::from_pin(&path).tried(tried)?.info().tried(tried)?;
-        is_other |= (info.map_type().ok(), info.key_size(), info.value_size()) != (Some(*kind), *key, *value)
+        is_stale |= (info.map_type().ok(), info.key_size(), info.value_size()) != (Some(*kind), *key, *value)
             || entries.is_some_and(|n| n != info.max_entries());
     }
-    if !is_other && pins.join(SERVERS).exists() {
+    if !is_stale && pins.join(SERVERS).exists() {
         let map = MapData::from_pin(pins.join(SERVERS)).tried(|| format!("cannot open the map `{SERVERS}`"))?;
         let wanted = keys(&config.servers);
-        is_other = present(&Map::LpmTrie(map).try_into().tried(|| format!("cannot read the map `{SERVERS}`"))?)?
+        is_stale = present(&Map::LpmTrie(map).try_into().tried(|| format!("cannot read the map `{SERVERS}`"))?)?
             .iter()
             .any(|key| !wanted.contains(key));
     }
-    if is_other {
+    if is_stale {
         tracing::info!("discarding the pinned maps and their flows: they have another version, size or set of servers");
         for (name, ..) in expected {
             let path = pins.join(name);

@@ -28,10 +28,10 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     if scenario.seeds.is_empty() || scenario.flow.is_empty() || scenario.link.is_empty() {
         return wrong(&scenario.duration_s, "a scenario needs at least one [[link]], one [[flow]] and one seed");
     }
-    if let Some(twice) =
+    if let Some(duplicate) =
         scenario.seeds.iter().enumerate().find_map(|(n, s)| scenario.seeds[..n].contains(s).then_some(s))
     {
-        return wrong(&scenario.duration_s, format!("duplicate seed {twice}: it would repeat the same run"));
+        return wrong(&scenario.duration_s, format!("duplicate seed {duplicate}: it would repeat the same run"));
     }
     unique(scenario.host.iter().map(|h| &h.name), "host")?;
     unique(scenario.link.iter().map(|l| &l.name), "link")?;
