@@ -72,7 +72,7 @@ need_rust_version() {
 
 offered() { apt-cache show "$1" >/dev/null 2>&1; }
 
-# The clang to use: the preferred one when it is here or to be had, else the newest that is.
+# The clang to use: the preferred one if it is installed or available, else the newest that is.
 pick_clang() {
 	local v
 	v=$PREFERRED_CLANG
@@ -103,7 +103,7 @@ missing_packages() {
 	have ip || echo iproute2
 	have iperf3 || echo iperf3
 	have prometheus || echo prometheus
-	# a test looks at TCP options on the wire
+	# a test captures packets to check their TCP options
 	have tcpdump || echo tcpdump
 	have tshark || echo tshark
 	# another has a router translate addresses

@@ -52,8 +52,8 @@
  * the access network's: their cap is 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
- * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round start
- * anew. Times are kept modulo 2^32 us (71 minutes).
+ * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round
+ * restart. Times are kept modulo 2^32 us (71 minutes).
  */
 #include "fbtcp_losses.h"
 #include "fbtcp_recovery.h"
@@ -220,7 +220,7 @@ static __always_inline void drain_begin(struct tcp_sock *tp, struct fbtcp *flow,
 	window_reduce(tp, flow, min(max(target * 3 / 4, (u64)DRAIN_LEAST), (u64)cwnd), recovering);
 }
 
-/* Ends a drain that saw nothing, and waits for as long as after one that did. */
+/* Ends a drain, even one without a result; the next drain is at least base_window_us away. */
 static __always_inline void drain_abandon(const struct tcp_sock *tp, struct fbtcp *flow)
 {
 	if (!flow->drain_cwnd)
@@ -410,7 +410,7 @@ static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flo
 	flow->repeat = 0;
 }
 
-/* After an idle period: it was no part of the path's bandwidth, and its ACKs are no round's. */
+/* Restarts the measurements after an idle period, which says nothing about the path's bandwidth or a round. */
 static __always_inline void idle_end(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	flow->round_end = tp->snd_nxt;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which losses FB-TCP takes for random, and what the others leave of W. No state. For `fbtcp`; why, is said there.
+ * Decides which losses FB-TCP treats as random, and computes W after other losses. Has no state. Used by `fbtcp`, whose
+ * comment gives the reasons.
  */
 #pragma once
 #include "domains.h"
@@ -15,7 +16,7 @@ TUNABLE(u32, access_loss_cap_permille, 300, 0, 0, 1000, "permille",
 #define LOSS_SPAN 100U
 #define PEP_MAX_AGE_MS 1000
 
-/* Whether a PEP saw all that is missing; `first`: what is missing begins at snd_una. */
+/* Returns whether a PEP saw all missing segments; with `first`, they begin at snd_una. */
 static __always_inline bool lost_behind_pep(struct sock *sk, bool first)
 {
 	struct tcp_sock *tp = tcp_sk(sk);

@@ -21,7 +21,7 @@ static __always_inline void recovery_begin(const struct tcp_sock *tp, struct fbt
 	step_set(flow, 0);
 }
 
-/* Not one that began before the connection came to FB-TCP, or was dropped: W is PRR's alone then. */
+/* False for a recovery that began before the connection switched to FB-TCP or was dropped: PRR alone sets W then. */
 static __always_inline bool recovery_goes_on(const struct fbtcp *flow, u8 state)
 {
 	return state == TCP_CA_Recovery && flow->restore_cwnd;

@@ -87,7 +87,7 @@ static __always_inline u32 timeouts(const struct tcp_sock *tp)
 	return core_field_exists(struct tcp_sock___figures, total_rto) ? more->total_rto : 0;
 }
 
-/* From now on the connection counts for the rule. */
+/* Starts counting the connection for the rule. */
 static __always_inline void policy_begin(void *sk, const struct tcp_sock *tp, u64 rule,
 					 const char cc_name[POLICY_MARK_NAME])
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * One algorithm under libFuzzer: the input is tunables, a connection's start, and what happens to it, in the order of
- * calls that the kernel has. Any value of any field is played that a kernel could show; undefined behaviour, a window or
- * threshold out of bounds, or a hook that does not end stops it.
+ * Runs one algorithm under libFuzzer. The input sets the tunables, the connection's start and its events; hooks are
+ * called in the kernel's order. A field may have any value that a kernel could show. The run stops on undefined
+ * behaviour, on a window or threshold out of bounds, and on a hook that does not end.
  */
 #include "harness.c"
 
@@ -183,7 +183,7 @@ static u32 next_sequence(const struct tcp_sock *tp)
 	return tp->snd_una - 4096 + next32() % (tp->snd_nxt - tp->snd_una + 8192);
 }
 
-/* What the flow's PEP told, if the algorithm listens to one. */
+/* Sets the report of the flow's PEP, if the algorithm uses one. */
 static void report(const struct tcp_sock *tp)
 {
 #ifdef PEP_RANGES

@@ -271,7 +271,7 @@ fn b_rows_act_in_the_third_round() {
         assert_eq!((c.view.snd_cwnd, c.state("rule"), c.state("repeat")), (want, rule, repeat));
         assert_eq!(c.view.snd_ssthresh, 731); // 3/4 of 975, under W: slow start does not undo it
     }
-    // 20 ms / 1 s: CSI 0.02; C14: 0.4 W = 350, and another row starts to count anew
+    // 20 ms / 1 s: CSI 0.02; C14: 0.4 W = 350, and another row restarts the count
     c.round(1_000_000);
     assert_eq!((c.view.snd_cwnd, c.state("rule"), c.state("repeat")), (350, 14, 1));
     // over maxCwnd the same CSIs give D5 and D6

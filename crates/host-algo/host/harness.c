@@ -220,7 +220,7 @@ HOTCC_EXPORT void host_path(u32 generation)
 #endif
 }
 
-/* What flows of one host to one receiver share: 64 bytes, first of zeros; NULL: a flow is alone. */
+/* Sets what flows of one host to one receiver share: 64 bytes, initially zeros; NULL: the flow shares nothing. */
 HOTCC_EXPORT void host_share(void *group)
 {
 #ifdef GROUPS

@@ -1,4 +1,5 @@
-//! Figures of the connections of each rule, which the program counts when a connection ends. Layout: bpf/progs/policy_figures.h.
+//! Figures of the connections of each rule, which the program counts when a connection ends. Layout:
+//! bpf/progs/policy_figures.h.
 
 use super::kernel::current;
 use super::layout::{RuleEntry, TextEntry};
@@ -202,8 +203,8 @@ fn cannot_read() -> String {
     "cannot read the policy's figures".to_owned()
 }
 
-/// Sets the figures of rules that are new in the policy to 0; the others keep theirs. Removes the entries of rules that are neither in it nor in
-/// the previous policy, which may be put back.
+/// Sets the figures of rules that are new in the policy to 0; the others keep theirs. Removes the entries of rules that
+/// are neither in it nor in the previous policy, which may be restored.
 pub(super) fn keep(
     map: &impl MapCore,
     new: &[(RuleEntry, TextEntry)],

@@ -1,5 +1,5 @@
-//! Object files of versions that may have to be loaded again, read before the lock is taken: reading may take as long as
-//! the files' system likes.
+//! Object files of versions that may have to be loaded again. They are read before the lock is taken, because their
+//! file system may block a read for any time.
 
 use super::version::Version;
 use crate::object::Source;
@@ -8,19 +8,19 @@ use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result};
 use std::collections::HashMap;
 
-/// The object files of versions, by the ids of their struct_ops maps. If a file could not be read, the error comes to
-/// light when the file is needed.
+/// The object files of versions, by the ids of their struct_ops maps. If a file could not be read, [`Files::take`]
+/// returns the error.
 pub(crate) struct Files(HashMap<u32, Result<Source>>);
 
 impl Files {
-    /// Reads those of `versions`. Call without the lock.
+    /// Reads the object files of `versions`. Call it without holding the lock.
     pub(crate) fn read(versions: impl IntoIterator<Item = Version>) -> Self {
         let source_of = |version: &Version| Source::find(&object_of(&version.meta()?));
         Self(versions.into_iter().map(|version| (version.map_id, source_of(&version))).collect())
     }
 
-    /// The file of a version of `name`, which must be what was loaded. Fails if the version was not there yet when the
-    /// files were read.
+    /// Returns the file of a version of `name`. Fails if the file has changed since it was loaded, or if the version
+    /// did not exist yet when the files were read.
     pub(crate) fn take(&mut self, name: &str, version: &Version) -> Result<Source> {
         let unread = || {
             let text = format!("{name} was loaded or swapped by another process in the meantime");
@@ -35,7 +35,7 @@ impl Files {
     }
 }
 
-/// The built-in algorithm or path that a version came from.
+/// Returns the built-in algorithm or the path that a version was loaded from.
 pub(crate) fn object_of(meta: &Meta) -> String {
     let origin = text(&meta.object);
     origin.strip_prefix("builtin:").map_or(origin.clone(), str::to_owned)

@@ -1,4 +1,4 @@
-//! What is counted of the connections of a rule.
+//! Tests the figures that are counted for the connections of a rule.
 
 use crate::common::*;
 use crate::ruled::Ruled;

@@ -68,7 +68,7 @@ impl Fbtcp {
     /// A field of the state, by the name it has in the algorithm's.
     ///
     /// # Panics
-    /// On an unknown one.
+    /// If the field is unknown.
     #[must_use]
     pub fn field(&self, name: &str) -> u64 {
         let state = &self.own.state;

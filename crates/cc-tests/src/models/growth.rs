@@ -1,4 +1,5 @@
-//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): growth that is due but below a whole segment is kept as credit.
+//! Growth in fractions of a segment (Hamamreh 2020, eqs 2 and 7): growth that is due but below a whole segment is kept
+//! as credit.
 
 use super::named::counters;
 use super::rate_ca::{Q16, Rates};
@@ -51,8 +52,8 @@ impl Added {
     }
 }
 
-/// Credit, growth that is due and not yet in W: by the equation (`exact`), and the bounds of the algorithm's own, which follow from
-/// its rates and from its W so far.
+/// Credit: growth that is due and not yet in W. `exact` follows from the equation; `low` and `high` bound the
+/// algorithm's own credit, which follows from its rates and its W so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Credit {
     exact: f64,
@@ -67,7 +68,7 @@ impl Credit {
         self.high += added.high;
     }
 
-    /// Pays for the growth of the algorithm's W, `whole` segments at `divisor` each.
+    /// Deducts the growth of the algorithm's W, `whole` segments at `divisor` each.
     fn pay(&mut self, whole: f64, divisor: f64) -> Result<(), String> {
         if self.high < whole * divisor || self.low >= (whole + 1.0) * divisor {
             return Err(format!("W grew by {whole}, {self:?} at {divisor} each"));
@@ -86,7 +87,7 @@ enum Part {
     Avoidance,
 }
 
-/// The accounts of one connection.
+/// The credits of one connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     /// In segments.

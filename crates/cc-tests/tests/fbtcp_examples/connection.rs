@@ -85,7 +85,7 @@ impl<'a> Connection<'a> {
         self.hook(|f| f.pkts_acked(delivered, rtt_us), |m, v| m.pkts_acked(v, rtt_us));
     }
 
-    /// What the window allows is sent.
+    /// Sends what the window allows.
     fn send(&mut self) {
         self.view.snd_nxt = self.view.snd_nxt.max(self.view.snd_una + self.view.snd_cwnd * MSS);
     }
@@ -118,7 +118,7 @@ impl<'a> Connection<'a> {
         self.field("rule")
     }
 
-    /// As [`Self::round`], and `lost` segments of it are lost.
+    /// Does the same as [`Self::round`], but `lost` segments of the round are lost.
     pub fn lossy_round(&mut self, lost: u32, rtt_us: u32) -> u64 {
         self.view.lost += lost;
         self.round(rtt_us)

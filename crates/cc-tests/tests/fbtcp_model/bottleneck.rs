@@ -42,7 +42,7 @@ pub struct Report {
     pub ssthresh: u32,
 }
 
-/// A transmission under way.
+/// A transmission in flight.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     segment: u64,
@@ -145,7 +145,7 @@ impl<M: Model> Transfer<M> {
     }
 }
 
-/// Plays a transfer of so many seconds.
+/// Runs a transfer of so many seconds.
 pub fn run<M: Model>(model: M, path: Bottleneck, seconds: f64) -> Report {
     let view = View {
         snd_cwnd: 10,

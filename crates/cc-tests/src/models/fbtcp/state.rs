@@ -131,7 +131,7 @@ impl State {
             && (self.step, self.restore) == (other.step, other.restore)
     }
 
-    /// `init`: everything anew; W stays.
+    /// Handles `init`: resets the state and keeps W.
     pub(super) fn start(&mut self, sock: &View) {
         let (coverage, ties) = (std::mem::take(&mut self.coverage), self.rows_decided_by_resolution);
         *self = Self { coverage, rows_decided_by_resolution: ties, ..Self::default() };
@@ -144,7 +144,7 @@ impl State {
         self.restart(sock);
     }
 
-    /// The interval and the round begin anew; no rule.
+    /// Restarts the interval and the round, and clears the rule.
     pub(super) fn restart(&mut self, sock: &View) {
         self.abandon_drain(sock);
         self.start_interval(sock);
