@@ -87,7 +87,7 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	if (!tp)
 		return 1;
 	/* an accepted connection gets its user later, when a process accepts it */
-	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, job.wants, &search.flow);
+	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, job.criteria_in_use, &search.flow);
 	search.found = job.rules;
 	bpf_loop(job.rules, try_rule, &search, 0);
 	rule = bpf_map_lookup_elem(&policy_rules, &search.found);
@@ -140,7 +140,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 	if (!tp || !read_socket_cc(tp, &cc))
 		return 0;
 	/* which side opened it is no longer known; an accepted connection has the user of the accepting process */
-	read_flow(tp, true, job.wants, &search.flow);
+	read_flow(tp, true, job.criteria_in_use, &search.flow);
 	search.found = job.rules;
 	bpf_loop(job.rules, try_rule, &search, 0);
 	rule = bpf_map_lookup_elem(&policy_rules, &search.found);

@@ -95,7 +95,7 @@ struct policy_text {
 /* Set by the loader before a program runs. */
 struct policy_job {
 	u32 rules;
-	u32 wants; /* criteria that any rule has */
+	u32 criteria_in_use; /* criteria that any rule has */
 	u32 only_count;
 	u32 tick_us; /* the kernel's jiffy */
 };

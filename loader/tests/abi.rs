@@ -289,7 +289,7 @@ fn policy() {
         local_prefixes,
         toml,
     );
-    same_layout!(&btf, "policy_job", layout::JobEntry, rules, wants, only_count, tick_us);
+    same_layout!(&btf, "policy_job", layout::JobEntry, rules, criteria_in_use, only_count, tick_us);
     same_layout!(
         &btf,
         "policy_figures",

@@ -33,7 +33,7 @@ impl GatesCommand {
     /// Runs the scenarios' gates. Returns exit code 1 if a run fails, or if a gate is missed and its scenario does not
     /// mark it as missed.
     pub fn run(mut self) -> Result<ExitCode> {
-        self.lab.keep_those_with_gates()?;
+        self.lab.keep_gated_scenarios()?;
         let (code, directories) = self.lab.run_all(false)?;
         if self.lab.only_checks() || directories.is_empty() {
             return Ok(ExitCode::from(code));

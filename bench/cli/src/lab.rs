@@ -265,7 +265,7 @@ impl LabCommand {
     }
 
     /// Leaves out the scenarios that have no gates, but not those that cannot be read, so that the error is reported.
-    pub fn keep_those_with_gates(&mut self) -> Result<()> {
+    pub fn keep_gated_scenarios(&mut self) -> Result<()> {
         let has_gates = |path: &Path| {
             let Ok(source) = Source::read(path) else { return true };
             let cases = source.cases().unwrap_or_default();

@@ -30,7 +30,7 @@ pub enum SecretError {
     NotRegular(PathBuf),
     /// The file belongs to another user, who can therefore change it.
     #[error("cannot use {path}: it belongs to user {uid}, neither to root nor to user {own}, who reads it", path = path.display())]
-    OfAnother {
+    WrongOwner {
         /// The file.
         path: PathBuf,
         /// User that owns it.
@@ -67,7 +67,7 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), SecretError> {
     if !metadata.is_file() {
         Err(SecretError::NotRegular(path.to_owned()))
     } else if uid != 0 && uid != own {
-        Err(SecretError::OfAnother { path: path.to_owned(), uid, own })
+        Err(SecretError::WrongOwner { path: path.to_owned(), uid, own })
     } else if metadata.mode() & others != 0 {
         Err(SecretError::Exposed(path.to_owned()))
     } else {
@@ -121,7 +121,7 @@ mod tests {
         if nix::unistd::geteuid().is_root() {
             let (_dir, path) = secret(0o600);
             std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
-            assert!(matches!(read(&path), Err(SecretError::OfAnother { uid: 65_534, own: 0, .. })));
+            assert!(matches!(read(&path), Err(SecretError::WrongOwner { uid: 65_534, own: 0, .. })));
         }
     }
 }

@@ -110,7 +110,7 @@ impl Opened {
         }
         self.clear_missing_operations()?;
         self.need_operations()?;
-        self.leave_out_what_is_not_named()?;
+        self.skip_unreferenced_programs()?;
         self.need_descriptors()?;
         if self.foreign {
             let (result, log) = rehearse(&self.origin, || prepare(&mut self.object))?;
@@ -152,15 +152,15 @@ impl Opened {
     /// Checks that enough file descriptors are left. If they run out during loading, libbpf concludes that the kernel
     /// lacks features, and fails without naming the cause.
     fn need_descriptors(&self) -> Result<()> {
-        const BESIDE: usize = 24;
-        let wanted = self.object.maps().count() + self.object.progs().count() + BESIDE;
+        const OTHER_DESCRIPTORS: usize = 24;
+        let wanted = self.object.maps().count() + self.object.progs().count() + OTHER_DESCRIPTORS;
         let opened: io::Result<Vec<fs::File>> = (0..wanted).map(|_| fs::File::open("/dev/null")).collect();
         let tried = || format!("cannot load {} ({}), which takes {wanted} file descriptors", self.cc_name, self.origin);
         opened.map(drop).tried(tried)
     }
 
     /// Excludes programs that the table does not refer to from loading.
-    fn leave_out_what_is_not_named(&mut self) -> Result<()> {
+    fn skip_unreferenced_programs(&mut self) -> Result<()> {
         let offsets: Vec<usize> = self.table.operations.iter().map(|(_, offset)| *offset).collect();
         let value = self.ops_value()?;
         let pointers = offsets.into_iter().filter_map(|at| value.get(at..)?.first_chunk().copied());

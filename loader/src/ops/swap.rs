@@ -16,7 +16,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tunables {
     /// Only those of the request: its profile and assignments.
-    Anew,
+    FromRequest,
     /// Those of the serving version, for tunables that the new version has too and whose range includes the value.
     /// Assignments of the request take precedence.
     Kept,
@@ -24,7 +24,7 @@ pub enum Tunables {
 
 /// Replaces the version behind `name`. `live` moves the open sockets, too.
 pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
-    swap_tuned(name, request, Tunables::Anew, live)
+    swap_tuned(name, request, Tunables::FromRequest, live)
 }
 
 /// Like [`swap`], but `tunables` selects the values to start from.
@@ -66,7 +66,7 @@ fn swap_locked(
     opened.rename(name)?;
     let before = match tunables {
         Tunables::Kept => old.settings()?,
-        Tunables::Anew => values_for_comparison(&old),
+        Tunables::FromRequest => values_for_comparison(&old),
     };
     let kept = if tunables == Tunables::Kept { &before[..] } else { &[] };
     opened.apply(&values::settings(&opened.description.tunables, &request.profile, kept, &request.set)?)?;

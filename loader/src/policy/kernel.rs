@@ -175,8 +175,8 @@ pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
 
 /// Returns the parameters of the programs for these rules.
 fn job(entries: &[(RuleEntry, TextEntry)], only_count: bool) -> Result<JobEntry> {
-    let wants = entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
-    Ok(JobEntry { rules: entries.len() as u32, wants, only_count: only_count.into(), tick_us: tick_us()? })
+    let criteria_in_use = entries.iter().fold(0, |asked, (entry, _)| asked | entry.criteria);
+    Ok(JobEntry { rules: entries.len() as u32, criteria_in_use, only_count: only_count.into(), tick_us: tick_us()? })
 }
 
 /// Prepares an object, with one of its programs, to use the rules that apply.

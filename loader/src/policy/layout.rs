@@ -122,7 +122,7 @@ pub struct TextEntry {
 #[allow(missing_docs, reason = "described in policy.h")]
 pub struct JobEntry {
     pub rules: u32,
-    pub wants: u32,
+    pub criteria_in_use: u32,
     pub only_count: u32,
     pub tick_us: u32,
 }

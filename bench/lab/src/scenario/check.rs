@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 /// Maximum length of a run.
-const LONGEST_S: f64 = 3600.0;
-const SLOWEST_MS: f64 = 60_000.0;
+const MAX_DURATION_S: f64 = 3600.0;
+const MAX_DELAY_MS: f64 = 60_000.0;
 /// Maximum jitter: the BPF program multiplies it, in ns, by a 32-bit random number, and the product must fit 64 bits.
 const MOST_JITTER_MS: f64 = 4000.0;
 const MOST_HOSTS: u32 = 200;
@@ -23,7 +23,7 @@ const EVENTS: [&str; 5] = ["swap", "tune", "change", "handover", "route"];
 pub(crate) const MOST_FLOWS: usize = 4096;
 
 pub(super) fn check(scenario: &Scenario) -> Checked {
-    within(&scenario.duration_s, "duration_s", 0.1, LONGEST_S)?;
+    within(&scenario.duration_s, "duration_s", 0.1, MAX_DURATION_S)?;
     within_whole(&scenario.series_ms, "series_ms", 1, 10_000)?;
     if scenario.seeds.is_empty() || scenario.flow.is_empty() || scenario.link.is_empty() {
         return wrong(&scenario.duration_s, "a scenario needs at least one [[link]], one [[flow]] and one seed");
@@ -48,7 +48,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
             );
         }
     }
-    if let Some((key, value)) = scenario.sysctls().find(|(key, _)| !is_of_the_network(key)) {
+    if let Some((key, value)) = scenario.sysctls().find(|(key, _)| !is_network_sysctl(key)) {
         return wrong(value, format!("invalid sysctl `{key}`: expected a key of a network namespace (net.*)"));
     }
     let mut names = BTreeSet::new();
@@ -120,7 +120,7 @@ fn radios(scenario: &Scenario) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether `key` names a sysctl below `net`. Rejects empty parts and characters that lead to another path.
-fn is_of_the_network(key: &str) -> bool {
+fn is_network_sysctl(key: &str) -> bool {
     let plain =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     key.starts_with("net.") && key.split('.').all(plain)
@@ -145,12 +145,12 @@ fn check_link(scenario: &Scenario, link: &Link) -> Checked {
     within_whole(&link.offload_segments, "offload_segments", 1, 64)?;
     for way in [link.both.with(&link.forward), link.both.with(&link.reverse)] {
         check_way(scenario, &way)?;
-        check_bundles(link, &way)?;
+        check_offload(link, &way)?;
     }
     Ok(())
 }
 
-fn check_bundles(link: &Link, way: &Way) -> Checked {
+fn check_offload(link: &Link, way: &Way) -> Checked {
     let lossy = [&way.loss, &way.bit_error].into_iter().flatten().any(|p| p.get_ref().0 > 0.0);
     if lossy && *link.offload_segments.get_ref() > 1 {
         return wrong(
@@ -213,9 +213,9 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
         return wrong(cell, format!("cell `{}` has only one link: expected at least two", cell.get_ref()));
     }
     for (time, key, most) in [
-        (&way.delay_ms, "delay_ms", SLOWEST_MS),
+        (&way.delay_ms, "delay_ms", MAX_DELAY_MS),
         (&way.jitter_ms, "jitter_ms", MOST_JITTER_MS),
-        (&way.reorder_ms, "reorder_ms", SLOWEST_MS),
+        (&way.reorder_ms, "reorder_ms", MAX_DELAY_MS),
     ] {
         if let Some(time) = time {
             within(time, key, 0.0, most)?;
@@ -310,15 +310,15 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
             }
             let way = link.both.with(base).with(&change.both).with(over);
             check_way(scenario, &way)?;
-            check_bundles(link, &way)?;
+            check_offload(link, &way)?;
         }
     }
     if let Some(handover) = &event.handover {
         actions += 1;
         known(&handover.link, "link", links())?;
         known(&handover.radio, "radio", radios(scenario))?;
-        if !(0.0..=SLOWEST_MS).contains(&handover.gap_ms) {
-            return wrong(&event.at_s, format!("invalid gap_ms `{}`: expected 0 to {SLOWEST_MS}", handover.gap_ms));
+        if !(0.0..=MAX_DELAY_MS).contains(&handover.gap_ms) {
+            return wrong(&event.at_s, format!("invalid gap_ms `{}`: expected 0 to {MAX_DELAY_MS}", handover.gap_ms));
         }
     }
     if let Some(route) = &event.route {

@@ -448,7 +448,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Unload { name: None, json, .. } => show::declared::emptied(&declared::unload_all()?, json)?,
         Command::Swap { name, new, live, keep_tunables, json } => {
-            let tunables = if keep_tunables { Tunables::Kept } else { Tunables::Anew };
+            let tunables = if keep_tunables { Tunables::Kept } else { Tunables::FromRequest };
             let outcome = ops::swap_tuned(&name, &new.request(None), tunables, live)?;
             show::switched::outcome("swapped", &outcome, json)?;
         }

@@ -11,9 +11,9 @@ const SQUARE: f64 = 1.0 / 16_384.0;
 /// Errors are clamped to +- this.
 const ERROR_LIMIT: f64 = 2047.0 * CHANGE;
 /// Number of errors over which their squares are averaged.
-const JUDGEMENTS: f64 = 32.0;
+const ERRORS_AVERAGED: f64 = 32.0;
 /// Initial value of both averages: the square of an error of a quarter of the bandwidth.
-const ERROR_FIRST: f64 = 0.0625;
+const INITIAL_SQUARE: f64 = 0.0625;
 /// Resolution of the average spectral efficiency, which is 1 to 65535 times this, bit/s/Hz.
 pub(super) const EFFICIENCY: f64 = 1.0 / 4096.0;
 
@@ -30,7 +30,7 @@ pub(super) struct Weight {
 
 impl Default for Weight {
     fn default() -> Self {
-        let first = Interval::point(ERROR_FIRST);
+        let first = Interval::point(INITIAL_SQUARE);
         Self { without: first, with: first, average: Interval::ZERO, forecast: Interval::ZERO }
     }
 }
@@ -38,7 +38,7 @@ impl Default for Weight {
 /// Returns the mean square after one more error.
 pub(super) fn averaged(mean: Interval, error: Interval) -> Interval {
     let error = error.map(|e| e.clamp(-ERROR_LIMIT, ERROR_LIMIT));
-    (mean + (error.squared().down(SQUARE) - mean) * (1.0 / JUDGEMENTS)).about(SQUARE).max(Interval::ZERO)
+    (mean + (error.squared().down(SQUARE) - mean) * (1.0 / ERRORS_AVERAGED)).about(SQUARE).max(Interval::ZERO)
 }
 
 impl Weight {
