@@ -118,7 +118,7 @@ package:
         cargo build --release -p hotcc -p sinr-feeder -p pep-agent --bins --features hotcc/static
     deploy/package.sh target/release target/package
 
-# Install, upgrade and purge the .deb: in a clean Debian 12 and 13, and in a virtual machine with systemd, by the manual.
+# Install, upgrade and purge the .deb: in a clean Debian 12 and 13, and in a virtual machine with systemd, as the manual says.
 test-package:
     cargo test --workspace --test package --test installed -- --include-ignored --show-output
 
