@@ -22,7 +22,7 @@ struct host_view {
 	u32 snd_cwnd_clamp;
 	u32 snd_ssthresh;
 	u32 prior_cwnd;
-	u32 srtt_us; /* 8 x */
+	u32 srtt_us; /* 8 times the smoothed RTT */
 	u32 min_rtt_us;
 	u32 mss;
 	u32 delivered;
@@ -211,7 +211,7 @@ HOTCC_EXPORT void host_radio(u64 sinr, u64 capacity, u32 cell, u32 max_age_ms, u
 #endif
 }
 
-/* Sets the generation of the flow's path, and advances the clock of generations. */
+/* Sets the generation of the flow's path, and advances the clock so that flows look the generation up again. */
 HOTCC_EXPORT void host_path(u32 generation)
 {
 #ifdef PATH_ENTRIES

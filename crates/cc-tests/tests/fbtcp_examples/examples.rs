@@ -45,7 +45,7 @@ pub fn the_default_profile_forgets_an_upper_bound_of_10_s_ago<'a>(make: impl Mak
         let mut c = make(tunables, 1000);
         bound(&mut c, 400); // 210
         for _ in 0..99 {
-            bound(&mut c, 200); // 105, but it is less than 10 s ago
+            bound(&mut c, 200); // 105, but the 210 are less than 10 s old
             assert_eq!(c.field("max_cwnd"), 210);
         }
         bound(&mut c, 200);
