@@ -109,7 +109,7 @@ pub(super) struct State {
     pub(super) coverage: Coverage,
 }
 
-/// Returns so many permille of W, in whole segments.
+/// Returns `permille` of W, in whole segments.
 fn part(window: u32, permille: u32) -> u32 {
     (f64::from(window) * f64::from(permille) / 1000.0).floor() as u32
 }
@@ -144,7 +144,7 @@ impl State {
         self.restart(sock);
     }
 
-    /// Ends a drain, and restarts the interval, the round and the span of losses.
+    /// Abandons a drain, and restarts the interval, the round and the span of losses.
     pub(super) fn restart(&mut self, sock: &View) {
         self.abandon_drain(sock);
         self.start_interval(sock);
@@ -218,7 +218,7 @@ impl State {
         Some(Sample { exact, truncated, app_limited })
     }
 
-    /// Updates maxCwnd, a running maximum; if `max_window_us` is set, a maximum that old gives way to a smaller one.
+    /// Updates maxCwnd, a running maximum. If `max_window_us` is set, a smaller estimate replaces one of that age.
     pub(super) fn bound(&mut self, t: &Tunables, sock: &View, segments: u32, sample: Sample) {
         let now = sock.now_us;
         let known = self.max.map_or(0, |m| m.segments);
@@ -332,7 +332,7 @@ impl State {
         }
     }
 
-    /// Raises W over the round that begins, or at once the window that the end of a recovery restores.
+    /// Raises W over the round that begins. In a recovery, raises the window that its end restores, at once.
     fn raise(&mut self, sock: &mut View, segments: u32) {
         match &mut self.restore {
             Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
