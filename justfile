@@ -10,13 +10,13 @@ setup:
 build:
     cargo build --release --workspace
 
-# For every edit: formatting, clippy, and the tests that need neither root nor a virtual machine: units, manual, structure.
+# Check an edit: formatting, clippy, and tests without root or a virtual machine (units, manual, structure).
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
     cargo test --workspace --lib --bins --test docs --test structure
 
-# Run all tests; those on the real kernel need root and say SKIPPED without it.
+# Run all tests; tests on the real kernel need root and print SKIPPED without it.
 test *args:
     #!/usr/bin/env bash
     set -uo pipefail
@@ -41,7 +41,7 @@ lint: && (clang-format "--dry-run" "-Werror") shellcheck
 fmt: && (clang-format "-i")
     cargo fmt --all
 
-# Show it at work: load algorithms, swap them under running traffic.
+# Run the demo: load algorithms, and swap them under running traffic.
 demo *args: build
     cargo run --release -p hotcc-demo --bin hotcc-demo -- {{ args }}
 
@@ -65,7 +65,7 @@ cost *args: build
 lab *args: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- lab {{ args }}
 
-# Run the scenarios that docs/algorithms/figures/NAME.md names, and put their figures into it: just figures dtcp
+# Run the scenarios that docs/algorithms/figures/NAME.md names, and put their figures into that page: just figures dtcp
 figures name kernels="6.12 newest" *args: build
     #!/usr/bin/env bash
     set -euo pipefail
@@ -73,7 +73,7 @@ figures name kernels="6.12 newest" *args: build
     scenarios() { sed -n 's|^<!-- figures: \([a-z0-9-]*\).* -->$|bench/scenarios/\1.toml|p' | sort -u; }
     mapfile -t measured < <(grep -v ' simulated' "$page" | scenarios)
     mapfile -t simulated < <(grep ' simulated' "$page" | scenarios)
-    # the page names invalid runs
+    # if a run fails, go on: the page names invalid runs
     if ((${#measured[@]})); then
         for kernel in {{ kernels }}; do
             target/release/hotcc-bench lab --lab "vm:$kernel" {{ args }} "${measured[@]}" || true
@@ -84,11 +84,11 @@ figures name kernels="6.12 newest" *args: build
     fi
     target/release/hotcc-bench figures "$page"
 
-# Run what is asked of an algorithm, and put the table of gates into its page of figures; hours in the lab, minutes with --sim.
+# Run an algorithm's gates, and put their table into its page of figures; takes hours in the lab, minutes with --sim.
 gates name *args: build
     target/release/hotcc-bench gates --page "docs/algorithms/figures/{{ name }}.md" {{ args }} bench/scenarios/{{ name }}-*.toml
 
-# Fuzz one algorithm, without end unless told: just fuzz dtcp -max_total_time=600
+# Fuzz one algorithm, until interrupted or for a given time (s): just fuzz dtcp -max_total_time=600
 fuzz name *options:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -97,7 +97,7 @@ fuzz name *options:
     crates/cc-tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
-# Run scenarios in the simulator and on Linux 6.12, and write how far apart they are to docs/reference/simulator.md.
+# Run scenarios in the simulator and on Linux 6.12, and write how far the results differ to docs/reference/simulator.md.
 validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/scoreboard.toml": build
     #!/usr/bin/env bash
     set -euo pipefail
@@ -107,18 +107,18 @@ validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-int
     for scenario in {{ scenarios }}; do results+=("lab-results/$(basename "$scenario" .toml)"); done
     target/release/hotcc-bench validate --page docs/reference/simulator.md "${results[@]}"
 
-# Run at length what `just test` runs for a moment, and record the results in docs/reference/soak.md.
+# Run at length what `just test` runs briefly, and record the results in docs/reference/soak.md.
 soak *args: build
     target/release/hotcc-bench soak {{ args }}
 
 # Make a .deb, an .rpm and SHA256SUMS in target/package: programs, manual pages, completions, units.
 package:
-    # The C library stays shared: a static one crashes where it looks up groups or hosts in a plug-in of the system's.
+    # The C library stays shared: a static one crashes when it looks up groups or hosts in one of the system's plug-ins.
     LIBBPF_SYS_LIBRARY_PATH="/usr/lib/$(gcc -print-multiarch)" \
         cargo build --release -p hotcc -p sinr-feeder -p pep-agent --bins --features hotcc/static
     deploy/package.sh target/release target/package
 
-# Install, upgrade and purge the .deb: in a clean Debian 12 and 13, and in a virtual machine with systemd, by the manual.
+# Install, upgrade and purge the .deb: in a clean Debian 12 and 13, and in a virtual machine with systemd, as the manual says.
 test-package:
     cargo test --workspace --test package --test installed -- --include-ignored --show-output
 
@@ -126,7 +126,7 @@ test-package:
 clean:
     cargo clean
 
-# The configuration needs clang-format 18; the formatting is that of 19, so 19 goes first.
+# The configuration needs clang-format 18 or later; the sources are formatted with 19, so 19 is tried first.
 [private]
 clang-format *options:
     #!/usr/bin/env bash

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what building and testing hotcc needs: system packages (Debian, Ubuntu) and the recipe runner `just`.
-# Installs only what is missing; a second run changes nothing. Elsewhere it says what is missing and stops.
+# Installs only what is missing; a second run changes nothing. On other distributions, lists what is missing and stops.
 #
 # usage: ./setup.sh [--check] [--minimal]
-#   --check    only report; exit 1 when something is missing
-#   --minimal  only what building and loading needs: no virtual machine, no Prometheus, nothing that only tests use
+#   --check    only report what is missing; exit 1 if something is
+#   --minimal  only what building and loading need: no virtual machine, no Prometheus, nothing that only tests use
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -72,7 +72,8 @@ need_rust_version() {
 
 offered() { apt-cache show "$1" >/dev/null 2>&1; }
 
-# The clang to use: the preferred one if it is installed or available, else the newest that is.
+# Prints the version of clang to use: the preferred one if it is installed or available, else the newest installed one,
+# else the newest available one.
 pick_clang() {
 	local v
 	v=$PREFERRED_CLANG
@@ -106,27 +107,27 @@ missing_packages() {
 	# a test captures packets to check their TCP options
 	have tcpdump || echo tcpdump
 	have tshark || echo tshark
-	# another has a router translate addresses
+	# in another test, a router translates addresses
 	have nft || echo nftables
-	# what tests of sinr-feeder talk to
+	# tests of sinr-feeder talk to these
 	have nats-server || echo nats-server
 	have iw || echo iw
 	have dbus-daemon || echo dbus
 	/usr/bin/python3 -c 'import dbusmock' 2>/dev/null || echo python3-dbusmock
-	# the lab: a virtual machine, and what fetches, checks and unpacks stock kernels
+	# the lab runs a virtual machine, and checks and unpacks stock kernels
 	have qemu-system-x86_64 || echo qemu-system-x86
 	have gpgv || echo gpgv
 	have gpg || echo gnupg
 	have xz || echo xz-utils
 	have zstd || echo zstd
 	have depmod || echo kmod
-	# the packages: one for other distributions, a root file system to install into, units
+	# for the packages: to build the .rpm, to make a root file system to install into, to check units
 	have rpmbuild || echo rpm
 	have mmdebstrap || echo mmdebstrap
 	have systemd-analyze || echo systemd
-	# what fetches recorded traces
+	# fetches recorded traces
 	have curl || echo curl
-	# what `just lint` checks shell scripts with
+	# `just lint` checks shell scripts with it
 	have shellcheck || echo shellcheck
 	[[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || echo debian-archive-keyring
 	find_just || ! offered just || echo just
@@ -198,7 +199,7 @@ need_root() {
 
 apt_get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1; }
 
-# These packages start a server and enable it at boot: neither is wanted.
+# Installing these packages starts a server and enables it at boot; setup.sh prevents both.
 readonly SERVERS=(prometheus nats-server)
 
 forbid_services() {
@@ -260,7 +261,7 @@ install_packages() {
 
 # --- just -----------------------------------------------------------------------------------------------------------
 
-# Prints nothing; leaves the directory in just_dir when just is installed beside PATH.
+# Succeeds if just is installed. Sets just_dir to its directory if that is not in PATH.
 find_just() {
 	local dir
 	just_dir=

@@ -33,22 +33,22 @@
  *  - Steps are spread over the ACKs of a round; fractions are kept. `default` ends a step at maxCwnd + 1: 120 segments
  *    onto a path of 40 would be three bandwidth-delay products at once.
  *  - A round with under 3 RTT samples says little about minRtt, so W grows by one segment, as Reno's.
- *  - A round that W did not limit moves nothing: the tables know only full windows.
+ *  - A round that W did not limit does not change W: the tables assume full windows.
  *  - Slow start doubles W per RTT until 900 segments, and again after a timeout. `default` leaves it when W > maxCwnd
  *    with a queue (CSI < 0.95), because 900 segments are many bandwidth-delay products of most paths.
- *  - baseRtt: `default` looks again for one that was not seen for 10 s, or a longer path would look congested for ever. A
- *    queue may hide it, so W falls under the target for two rounds, as BBR's does in ProbeRTT: what the second one shows
- *    is believed. CSI >= 0.98 is to see it, the tables' own step. A connection that comes from another algorithm brings
- *    the kernel's least RTT along.
+ *  - baseRtt: `default` measures it again if it was not seen for 10 s; otherwise a path that became longer would look
+ *    congested for ever. A queue may hide it, so W falls under the target for two rounds, as BBR's does in ProbeRTT.
+ *    The least RTT of the second round becomes baseRtt. An RTT with CSI >= 0.98, a threshold of the tables, counts as
+ *    seeing baseRtt. A connection that switches from another algorithm starts with the kernel's least RTT.
  *
  * Loss: immune, as the paper wants: W stays, PRR conserves packets, and the recovery ends with the W and ssthresh it
  * began with, except that slow start ends there. Rows that fire in a recovery move that W, at once: on a lossy path, or
  * with a W that overflows the bottleneck in each round, a flow is in recovery whenever a round ends, and nothing else
  * would move it.
  * `default`: random losses of 2 % rarely exceed 2 % of a round (or of several, with 100 segments together) by two
- * standard deviations. More than that is a policer's or a short queue's loss: W and maxCwnd fall by twice what was
- * lost of W, and W then grows as in Divergence for hold_rounds, because a policer lets bursts pass from which eq 1
- * takes too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are
+ * standard deviations. More than that is a policer's or a short queue's loss: W falls by twice the lost share, maxCwnd
+ * falls to W, and W then grows as in Divergence for hold_rounds, because a policer lets bursts pass from which eq 1
+ * computes too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are
  * the access network's: their cap is 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
  * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
@@ -142,7 +142,7 @@ static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
 		flow->samples++;
 }
 
-/* Eq 1, at the end of an interval. */
+/* Updates maxCwnd by eq 1 at the end of an interval, and starts the next one. */
 static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 now_us, u32 elapsed_us)
 {
 	bool limited = flow->flags & DP_LIMITED || tp->app_limited || flow->drain_cwnd;
@@ -165,7 +165,7 @@ static __always_inline void place_losses(struct sock *sk, struct fbtcp *flow, bo
 		flow->flags |= LOST_BEFORE_PEP;
 }
 
-/* At the end of a span: the W that remains if the losses are not random, else 0. */
+/* Ends the span if it is long enough. Returns the W that remains if its losses are not random, else 0. */
 static __always_inline u32 loss_span_end(struct sock *sk, struct fbtcp *flow, u32 cwnd)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -178,7 +178,7 @@ static __always_inline u32 loss_span_end(struct sock *sk, struct fbtcp *flow, u3
 	return window_after_losses(cwnd, lost, arrived, in_access ? access_loss_cap_permille : loss_cap_permille);
 }
 
-/* Whether slow start, which has not reached ssthresh, ends here. */
+/* Returns whether slow start, which has not reached ssthresh, ends here. */
 static __always_inline bool slow_start_over(struct tcp_sock *tp, struct fbtcp *flow, u32 csi_q16)
 {
 	if (tp->snd_cwnd >= slow_start_exit)
@@ -187,7 +187,7 @@ static __always_inline bool slow_start_over(struct tcp_sock *tp, struct fbtcp *f
 	       !at_least(csi_q16, csi_high);
 }
 
-/* A row fired, for the `repeat`th time running. */
+/* Applies a row that fired for the `repeat`th successive round. */
 static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u32 row, u32 repeat, bool recovering)
 {
 	u32 cwnd = window_kept(tp, flow, recovering);
@@ -207,7 +207,7 @@ static __always_inline void row_apply(struct tcp_sock *tp, struct fbtcp *flow, u
 	if (row_holds(row) && !again)
 		return;
 	window_reduce(tp, flow, window, recovering);
-	if (row_holds(row)) /* eqs 8 and 10; 0 would mean that there is none */
+	if (row_holds(row)) /* eqs 8 and 10; 0 would mean that maxCwnd is unknown */
 		flow->max_cwnd = max(share(flow->max_cwnd, row == C10 ? beta_permille : theta_permille), 2ULL);
 }
 
@@ -230,7 +230,7 @@ static __always_inline void drain_abandon(const struct tcp_sock *tp, struct fbtc
 	flow->flags &= ~DRAINED;
 }
 
-/* The end of a drain's round. In the first one what was sent before drains, the second one shows baseRtt. */
+/* Ends a round of a drain. In the first one, what was sent before it leaves the path; the second one shows baseRtt. */
 static __always_inline void drain_round_end(struct tcp_sock *tp, struct fbtcp *flow, bool recovering)
 {
 	u32 cwnd = flow->drain_cwnd;
@@ -249,7 +249,7 @@ static __always_inline void drain_round_end(struct tcp_sock *tp, struct fbtcp *f
 		tp->snd_cwnd = min(max(tp->snd_cwnd, cwnd), tp->snd_cwnd_clamp);
 }
 
-/* What the round that ends here does to W. */
+/* Ends a round, and applies its effect to W. */
 static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -270,7 +270,7 @@ static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
 		flow->csi_q16 = csi_q16;
 	}
 	if (!recovering && (state == TCP_CA_Recovery || state == TCP_CA_CWR))
-		return; /* W is PRR's, and W < ssthresh no slow start */
+		return; /* PRR sets W, and W < ssthresh is not slow start */
 	if (flow->drain_cwnd) {
 		drain_round_end(tp, flow, recovering);
 		return;
@@ -347,7 +347,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_pkts_acked, struct sock *sk, const struct 
 	}
 }
 
-/* The round's step, spread over its segments. */
+/* Grows W by the round's step, spread over its segments. */
 SEC("struct_ops") void BPF_PROG(fbtcp_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -371,7 +371,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_cong_avoid, struct sock *sk, u32 ack, u32 
 	flow->growth = growth;
 }
 
-/* Entry to a recovery, to the reduction after a mark, or to loss state. PRR keeps to the value returned. */
+/* Begins a recovery, the reduction after a mark, or the loss state. PRR aims at the value returned. */
 SEC("struct_ops") u32 BPF_PROG(fbtcp_ssthresh, struct sock *sk)
 {
 	struct fbtcp *flow = flow_state(sk);
@@ -400,7 +400,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 	}
 }
 
-/* W is still the old one; the kernel sets it to 1 afterwards. */
+/* Begins a timeout while W is still the old one; the kernel sets it to 1 afterwards. */
 static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	tp->snd_ssthresh = max((u32)((u64)tp->snd_cwnd * 3 / 4), 2U);

@@ -26,7 +26,7 @@ static __always_inline bool lost_behind_pep(struct sock *sk, bool first)
 	       (!first || pep_saw_first(tp, &seen)) && pep_saw_holes(tp, &seen);
 }
 
-/* Whether the losses exceed independent random losses of `cap_permille` by more than two standard deviations. */
+/* Returns whether losses exceed independent random losses of `cap_permille` by more than two standard deviations. */
 static __always_inline bool loses_more(u64 lost, u64 sent, u32 cap_permille)
 {
 	s64 excess = lost * 1000 - cap_permille * sent;
@@ -35,8 +35,8 @@ static __always_inline bool loses_more(u64 lost, u64 sent, u32 cap_permille)
 }
 
 /*
- * The W that remains if the losses are not random, else 0. W falls by twice the lost share, so that a policer drops
- * nothing for half of the time until W has grown back, but at most to half of what arrived.
+ * Returns the W that remains if the losses are not random, else 0. W falls by twice the lost share, so that a policer
+ * drops nothing for half of the time until W has grown back, but at most to half of what arrived.
  */
 static __always_inline u32 window_after_losses(u32 cwnd, u64 lost, u64 arrived, u32 cap_permille)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * FB-TCP's recovery, which must not move W: when it begins and ends, and what it changes. For `fbtcp`.
+ * FB-TCP's recovery, which must not move W: when it begins and ends, and what it changes. Used by `fbtcp`.
  *
- *   begins      with ssthresh(): W and ssthresh are kept for its end, and the running step ends. PRR, whose snd_cwnd is
- *               from here on, leads it to W.
- *   meanwhile   rows, drains and the loss cap move the W that is kept, and with it PRR's aim, at once. Slow start neither
+ *   begins      with ssthresh(): W and ssthresh are saved for its end, and the running step ends. From here on PRR sets
+ *               snd_cwnd, and leads it to W.
+ *   meanwhile   rows, drains and the loss cap change the saved W, and with it PRR's target, at once. Slow start neither
  *               grows nor ends.
- *   ends        with CA_EVENT_COMPLETE_CWR: W is the one that was kept. So is ssthresh, but under W: slow start is over.
- *   is dropped  by a mark, a timeout or an undo, which set W and ssthresh themselves. ssthresh() also precedes marks and
- *               timeouts.
+ *   ends        with CA_EVENT_COMPLETE_CWR, which restores W and ssthresh. ssthresh is limited to less than W, so slow
+ *               start is over.
+ *   is dropped  by a mark, a timeout or an undo, which set W and ssthresh themselves. The kernel calls ssthresh()
+ *               before marks and timeouts, too.
  */
 #pragma once
 #include "fbtcp_state.h"
@@ -21,13 +22,13 @@ static __always_inline void recovery_begin(const struct tcp_sock *tp, struct fbt
 	step_set(flow, 0);
 }
 
-/* False for a recovery that began before the connection switched to FB-TCP or was dropped: PRR alone sets W then. */
+/* Returns false for a recovery that began before the switch to FB-TCP or was dropped: then PRR alone sets W. */
 static __always_inline bool recovery_goes_on(const struct fbtcp *flow, u8 state)
 {
 	return state == TCP_CA_Recovery && flow->restore_cwnd;
 }
 
-/* W; in a recovery, the one that is kept. */
+/* Returns W or, in a recovery, the saved W. */
 static __always_inline u32 window_kept(const struct tcp_sock *tp, const struct fbtcp *flow, bool recovering)
 {
 	return recovering ? flow->restore_cwnd : tp->snd_cwnd;

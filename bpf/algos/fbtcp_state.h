@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The state of a flow. For `fbtcp`.
+ * The state of a flow. Used by `fbtcp`.
  */
 #pragma once
 #include <hotcc/kernel.h>
 #include <hotcc/stats.h>
 #include <hotcc/tags.h>
 
-/* `rule` besides the tables' rows; AGAIN is added where a b row, or one of eqs 7-10, acted. */
+/* Values of `rule` besides the tables' rows; AGAIN is added if a b row, or eqs 7-10, acted. */
 enum { RENO_STEP = 30, AGAIN = 100 };
 
 /* `flags` */
 #define DP_LIMITED 1U	   /* the application or a drain held the interval of DP back at its start */
 #define DRAINED 2U	   /* all that is in flight was sent after the drain had begun */
-#define LOST_BEFORE_PEP 4U /* something is missing in this round that no PEP saw */
+#define LOST_BEFORE_PEP 4U /* a segment is missing in this span that no PEP saw */
 
 struct fbtcp {
 	struct flow_account account;

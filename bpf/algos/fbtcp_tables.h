@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tables 1 to 6 of FB-TCP: which row fires, and what it makes of W. No state, no socket. For `fbtcp`; the paper is named
- * there.
+ * Tables 1 to 6 of FB-TCP: which row fires, and how it changes W. Has no state. Used by `fbtcp`, which names the paper.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -77,9 +76,9 @@ static __always_inline u64 part(u64 cwnd, u32 divisor)
 }
 
 /*
- * Tables 1 to 6. A row fires if CSI is at least its second column, its third holds, and none above it fires; the upper
- * ends of the printed ranges follow from that. `near`: CAD >= cad_high. Then what W becomes, and what it becomes when
- * the row fires for the third time running (C10, D3, D4: the 31st).
+ * Tables 1 to 6. A row fires if CSI is at least its second column, its third holds, and no row above it fires; the
+ * upper ends of the printed ranges follow from that. `near`: CAD >= cad_high. The fourth column is the new W, and the
+ * fifth the new W if the row fires for the third time running (C10, D3, D4: the 31st).
  */
 #define CONVERGENCE(ROW)                                                                                        \
 	ROW(C1,  csi_full,  diff <= diff_1, cwnd + c1_add,                   cwnd + c1_add)                     \
@@ -110,7 +109,7 @@ static __always_inline bool at_least(u32 ratio_q16, u32 permille)
 	return (u64)ratio_q16 * 1000 >= (u64)permille << 16;
 }
 
-/* The row that fires. */
+/* Returns the row that fires. */
 static __always_inline u32 row_of(u32 csi_q16, u32 diff, u32 cad_q16, u32 cwnd, u32 max_cwnd)
 {
 	bool near = at_least(cad_q16, cad_high);
@@ -126,7 +125,7 @@ static __always_inline u32 row_of(u32 csi_q16, u32 diff, u32 cad_q16, u32 cwnd, 
 	return D6;
 }
 
-/* Eqs 2, 3 and 6, and the row that they lead to. */
+/* Returns the row for Diff and CAD by eqs 2, 3 and 6. */
 static __always_inline u32 row_at(u32 csi_q16, u32 cwnd, u32 max_cwnd)
 {
 	u32 target = (u64)cwnd * csi_q16 >> 16;
@@ -135,7 +134,7 @@ static __always_inline u32 row_at(u32 csi_q16, u32 cwnd, u32 max_cwnd)
 	return row_of(csi_q16, cwnd - target, cad_q16, cwnd, max_cwnd);
 }
 
-/* W by a row; `again`: by its b row, or by eqs 7 and 9. */
+/* Returns the W that a row sets; with `again`, the W by its b row, or by eqs 7 and 9. */
 static __always_inline u64 window_by(u32 row, bool again, u64 cwnd)
 {
 #define BECOMES(row, csi, condition, window, window_again)  \

@@ -24,7 +24,7 @@ static u32 next32(void)
 	return v | (u32)next8() << 24;
 }
 
-/* As many bits as a byte says: small numbers and large ones are as likely. */
+/* Returns a number of as many bits as a byte says, so that small and large numbers are equally likely. */
 static u32 next_scaled(void)
 {
 	u32 bits = next8() & 31;
@@ -47,7 +47,7 @@ static void check(const struct tcp_sock *tp, u32 before)
 		check(tp, before_);               \
 	} while (0)
 
-/* weak: an algorithm may have none */
+/* weak: an algorithm may have no tunables */
 extern const struct host_tunable __start_host_tunables[] __attribute__((weak));
 extern const struct host_tunable __stop_host_tunables[] __attribute__((weak));
 
@@ -112,7 +112,7 @@ static void reduce(struct tcp_sock *tp)
 	tp->snd_ssthresh = ssthresh;
 }
 
-/* A rate sample of that ACK, or one that the kernel calls invalid. */
+/* Passes a rate sample of that ACK, or one that is invalid to the kernel. */
 static void control(struct tcp_sock *tp, u32 acked, long rtt_us)
 {
 	struct rate_sample rs = { .acked_sacked = acked, .rtt_us = rtt_us, .delivered = -1, .interval_us = -1 };
@@ -171,7 +171,7 @@ static void timeout(struct tcp_sock *tp)
 	enter(tp, TCP_CA_Loss);
 }
 
-/* A sequence number in flight, around it, or anywhere. */
+/* Returns a sequence number in flight, near those in flight, or anywhere. */
 static u32 next_sequence(const struct tcp_sock *tp)
 {
 	u8 how = next8();

@@ -24,7 +24,7 @@ HOTCC_EXPORT u32 unit_arwa_hint_of(u32 loss_bp)
 	return arwa_hint_of(loss_bp);
 }
 
-/* Of both, the state begins as zeros. 0: no estimate; 256 + hint: one. */
+/* ARWA's and DRWA's states begin as zeros. Returns 0 without an estimate, else 256 + hint. */
 HOTCC_EXPORT u32 unit_arwa_receive(struct arwa_receiver *r, u64 now_us, u32 tsval, u32 size, u32 count, u32 rtt_us)
 {
 	struct arwa_segments segments = { now_us, tsval, size, count, rtt_us };

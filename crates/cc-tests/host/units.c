@@ -51,7 +51,7 @@ HOTCC_EXPORT u32 unit_shannon_efficiency_q20(s32 db_q8)
 	return shannon_efficiency_q20(db_q8);
 }
 
-/* stages[0] and [1]: the filter before and after. */
+/* stages[0] and [1] are the two stages of the filter, which this updates. */
 HOTCC_EXPORT void unit_westwood_filter_add(u64 *stages, u64 sample)
 {
 	struct westwood_filter filter = { stages[0], stages[1] };
@@ -61,7 +61,7 @@ HOTCC_EXPORT void unit_westwood_filter_add(u64 *stages, u64 sample)
 	stages[1] = filter.second_q8;
 }
 
-/* into[0]: rate_CA, into[1]: its inverse. */
+/* Sets into[0] to rate_CA, and into[1] to its inverse. */
 HOTCC_EXPORT void unit_rate_ca(u64 *into, u64 old_rtt, u64 new_rtt, u32 min_permille, u32 max_permille)
 {
 	struct rate_ca r = rate_ca(old_rtt, new_rtt, min_permille, max_permille);

@@ -9,7 +9,7 @@ const CWR: u32 = 2;
 const RECOVERY: u32 = 3;
 const LOSS: u32 = 4;
 
-/// What there was before the profiles came apart; the others are the same in both.
+/// Sets the tunables in which the profiles differ to the paper's values; all others are the same in both profiles.
 fn paper(algo: &HostAlgo) {
     let apart = ["limit_step", "exit_on_queue", "max_window_us", "base_window_us"];
     for name in apart.into_iter().chain(["loss_cap_permille", "access_loss_cap_permille"]) {
@@ -24,7 +24,7 @@ struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    /// At 1 s, in slow start.
+    /// Returns a connection at 1 s, in slow start.
     fn new(algo: &'a HostAlgo, cwnd: u32) -> Self {
         let view = View {
             now_us: 1_000_000,
@@ -46,7 +46,8 @@ impl<'a> Connection<'a> {
         Self { flow, view }
     }
 
-    /// In congestion avoidance, base RTT 20 ms, maxCwnd 2100 from here on: no other estimate comes.
+    /// Returns a connection in congestion avoidance with a base RTT of 20 ms and a maxCwnd of 2100, which no later
+    /// estimate changes.
     fn avoiding(algo: &'a HostAlgo, cwnd: u32) -> Self {
         let mut connection = Self::new(algo, cwnd);
         // 10,000 segments of 1000 bytes in 100 ms: 100,000,000 bytes/s; * 20 ms / 1000 bytes * 1.05 = 2100 (eq 1)
@@ -54,7 +55,7 @@ impl<'a> Connection<'a> {
         assert_eq!(connection.state("max_cwnd"), 2100);
         algo.set_tunable("dp_interval_us", u32::MAX);
         (connection.view.snd_cwnd, connection.view.snd_ssthresh) = (cwnd, 2);
-        connection.round(20_000); // the one that runs was no whole one
+        connection.round(20_000); // ends the running round, which is not a whole one
         connection
     }
 
@@ -62,7 +63,7 @@ impl<'a> Connection<'a> {
         self.flow.private(name)
     }
 
-    /// What both hooks of an ACK do; then the window is filled again.
+    /// Calls both hooks of an ACK, then fills the window again.
     fn ack(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) {
         self.acked(after_us, acked, rtt_us);
         self.grow(acked);
@@ -96,8 +97,8 @@ impl<'a> Connection<'a> {
         self.flow.set(&self.view);
     }
 
-    /// ACKs of a quarter of what the round has left, to its end, none of which lets W grow. Meanwhile a window is sent,
-    /// so that the next round has W segments.
+    /// Acknowledges the rest of the round in quarters, without letting W grow. Before the last ACK a window is sent, so
+    /// that the next round has W segments.
     fn round(&mut self, rtt_us: u32) {
         let left = |c: &Self| (c.state("round_end") as u32).wrapping_sub(c.view.snd_una) as i32 / 1000;
         let share = (left(self) / 4).max(1);
@@ -109,7 +110,7 @@ impl<'a> Connection<'a> {
         self.acked(u64::from(rtt_us / 4), last, Some(rtt_us));
     }
 
-    /// A round at W = `cwnd`; the rule that fired at its end.
+    /// Runs a round at W = `cwnd`, and returns the rule that fired at its end.
     fn rule(&mut self, cwnd: u32, rtt_us: u32) -> u64 {
         self.view.snd_cwnd = cwnd;
         self.round(rtt_us);
@@ -130,7 +131,7 @@ impl<'a> Connection<'a> {
         self.view = self.flow.get(&self.view);
     }
 
-    /// As the kernel does: `ssthresh()`, then the state.
+    /// Enters a recovery as the kernel does: calls `ssthresh()`, then sets the state.
     fn recovery(&mut self, state: u32) {
         self.show();
         self.view.prior_cwnd = self.view.snd_cwnd;
@@ -138,7 +139,7 @@ impl<'a> Connection<'a> {
         self.enter(state);
     }
 
-    /// W = ssthresh, as the kernel does at the end of a recovery, then the event.
+    /// Ends a recovery as the kernel does: sets W to ssthresh, then sends the event.
     fn complete(&mut self) {
         self.view.snd_cwnd = self.view.snd_ssthresh;
         self.event(EVENT_COMPLETE_CWR);
@@ -164,12 +165,12 @@ fn max_cwnd_is_eq_1_every_100_ms_and_the_largest_counts() {
     assert_eq!(c.state("max_cwnd"), 210);
     c.ack(100_000, 1010, None);
     assert_eq!(c.state("max_cwnd"), 212);
-    // held back by the application: only what is not less counts
+    // limited by the application: an estimate counts only if it is not smaller
     c.view.app_limited = 1;
     c.ack(100_000, 900, None);
     c.ack(100_000, 1020, None); // 214.2
     assert_eq!((c.state("max_cwnd"), c.state("max_time_us")), (214, 1_500_000));
-    // 10 s after that one a smaller one takes its place, but not while the application holds back
+    // 10 s later a smaller estimate replaces it, but not one of an application-limited interval
     c.ack(9_900_000, 1, None);
     c.ack(100_000, 500, None);
     assert_eq!(c.state("max_cwnd"), 214);
@@ -178,13 +179,13 @@ fn max_cwnd_is_eq_1_every_100_ms_and_the_largest_counts() {
     assert_eq!(c.state("max_cwnd"), 214);
     c.ack(100_000, 500, None); // 105
     assert_eq!(c.state("max_cwnd"), 105);
-    // in the paper's profile never
+    // in the paper's profile no smaller estimate ever does
     algo.set_tunable("max_window_us", 0);
     c.ack(4_000_000_000, 1, None);
     assert_eq!(c.state("max_cwnd"), 105);
 }
 
-/// Two rounds at three quarters of the target, W * CSI; what the second one shows is the base.
+/// A drain is two rounds at 3/4 of the target, W * CSI; the least RTT of the second one becomes the base.
 #[test]
 fn a_base_not_seen_for_10_s_is_looked_for() {
     let algo = HostAlgo::load("fbtcp");
@@ -192,7 +193,7 @@ fn a_base_not_seen_for_10_s_is_looked_for() {
     c.view.now_us = c.state("base_time_us") + 10_000_000;
     c.round(40_000); // CSI 0.5
     assert_eq!((c.state("base_us"), c.state("drain_cwnd"), c.view.snd_cwnd), (20_000, 1000, 375));
-    c.grow(1000); // not in a drain
+    c.grow(1000); // a drain lets nothing grow
     c.round(40_000);
     assert_eq!((c.state("base_us"), c.view.snd_cwnd), (20_000, 375));
     c.round(30_000);
@@ -203,7 +204,8 @@ fn a_base_not_seen_for_10_s_is_looked_for() {
     assert_eq!((c.state("base_us"), c.state("drain_cwnd")), (30_000, 0));
 }
 
-/// A timeout in a drain leaves 3/4 of the W from before it, a mark half of that, and the next drain is 10 s away.
+/// In a drain, a timeout sets ssthresh to 3/4 of the W from before the drain, and a mark to half of that W. The next
+/// drain is 10 s away.
 #[test]
 fn timeouts_and_marks_end_a_drain() {
     for (state, want) in [(LOSS, 750), (CWR, 500)] {
@@ -237,7 +239,7 @@ fn a_step_is_spread_over_its_round_and_ends_at_max_cwnd() {
     assert_eq!((c.view.snd_cwnd, c.state("step_left")), (1010, 60));
     c.view.snd_cwnd_clamp = u32::MAX;
 
-    // default: to maxCwnd + 1 = 2101
+    // in the default profile a step ends at maxCwnd + 1 = 2101
     algo.set_tunable("limit_step", 1);
     assert_eq!(c.rule(2000, 20_000), 1);
     assert_eq!(c.state("step_left"), 101);
@@ -248,7 +250,7 @@ fn a_step_is_spread_over_its_round_and_ends_at_max_cwnd() {
     assert_eq!(c.state("step_left"), 1);
 }
 
-/// Less than a segment is earned in each of these rounds; nothing of it may be dropped.
+/// Each of these rounds earns less than a segment, and no fraction may be dropped.
 #[test]
 fn small_steps_add_up_over_rounds() {
     let algo = HostAlgo::load("fbtcp");
@@ -288,7 +290,7 @@ fn b_rows_act_in_the_third_round() {
     // never under two segments
     c.view.snd_ssthresh = 2;
     assert_eq!((c.rule(20, 100_000), c.windows()), (12, (2, 2)));
-    // a base of 1 us: CSI rounds down to 0, and is one all the same
+    // with a base of 1 us, CSI rounds down to 0, which is a valid CSI
     c.view.snd_cwnd = 2400;
     c.acked(0, 1, Some(1));
     c.round(100_000);
@@ -305,7 +307,7 @@ fn a_window_is_held_for_thirty_rounds() {
     }
     assert_eq!((c.rule(1000, 40_000), c.state("repeat")), (110, 0));
     assert_eq!((c.view.snd_cwnd, c.state("max_cwnd")), (900, 1890)); // eqs 7 and 8
-    // D3 (CSI 0.8), then D4 (CSI 0.5): each counts for itself
+    // D3 (CSI 0.8), then D4 (CSI 0.5): each has its own count of rounds
     for _ in 0..30 {
         assert_eq!(c.rule(2000, 25_000), 23);
     }
@@ -362,7 +364,7 @@ fn a_loss_moves_nothing_but_ends_slow_start() {
     let mut c = Connection::avoiding(&algo, 1000);
     c.view.snd_ssthresh = 800;
     c.recovery(RECOVERY);
-    assert_eq!(c.windows(), (1000, 1000)); // PRR keeps to W
+    assert_eq!(c.windows(), (1000, 1000)); // PRR aims at W
     c.view.snd_cwnd = 700; // what was left in flight
     c.view.snd_ssthresh = 700;
     c.complete();
@@ -372,12 +374,12 @@ fn a_loss_moves_nothing_but_ends_slow_start() {
     c.recovery(RECOVERY);
     c.complete();
     assert_eq!(c.windows(), (1000, 999));
-    // an ssthresh from long ago comes up to 3/4
+    // a small ssthresh from long ago is raised to 3/4 of W
     c.view.snd_ssthresh = 10;
     c.recovery(RECOVERY);
     c.complete();
     assert_eq!(c.windows(), (1000, 750));
-    // undone: nothing is left to restore
+    // after an undo, nothing is left to restore
     c.recovery(RECOVERY);
     assert_eq!(c.flow.undo_cwnd(), 1000);
     (c.view.snd_cwnd, c.view.snd_ssthresh) = (500, 600);
@@ -393,7 +395,7 @@ fn rows_move_the_window_that_a_recovery_ends_with() {
     c.recovery(RECOVERY);
     c.round(20_000); // C1: 120 more, at once
     assert_eq!((c.state("rule"), c.state("step_left"), c.state("restore_cwnd")), (1, 0, 1120));
-    assert_eq!(c.windows(), (1000, 1120)); // W is PRR's, which goes there
+    assert_eq!(c.windows(), (1000, 1120)); // PRR sets W, and leads it to ssthresh
     c.round(100_000); // C12: 25 less
     assert_eq!((c.state("rule"), c.state("restore_cwnd")), (12, 1095));
     assert_eq!(c.windows(), (1000, 1095));
@@ -412,10 +414,10 @@ fn clearly_more_than_2_percent_lost_is_given_up() {
     assert_eq!((c.rule(1000, 20_000), c.windows(), c.state("step_left")), (0, (941, 705), 0));
     assert_eq!((c.state("max_cwnd"), c.state("loss_hold")), (941, 31));
     assert_eq!((c.rule(941, 20_000), c.state("step_left")), (21, 1)); // D1, though W <= maxCwnd
-    // in a recovery what is to be restored is lowered, and PRR's aim with it
+    // in a recovery the W to restore is lowered, and PRR's target with it
     c.view.snd_cwnd = 1000;
     c.recovery(RECOVERY);
-    c.view.lost += 941; // as many as arrive, of which half stays
+    c.view.lost += 941; // as many as arrive: half of what arrived remains
     c.round(20_000);
     assert_eq!((c.state("restore_cwnd"), c.view.snd_ssthresh, c.view.snd_cwnd), (249, 249, 1000));
     c.round(20_000); // a round without losses: D1
@@ -425,10 +427,11 @@ fn clearly_more_than_2_percent_lost_is_given_up() {
     // the paper's profile is immune
     paper(&algo);
     c.view.lost += 5000;
-    assert_eq!((c.rule(250, 20_000), c.view.snd_cwnd), (21, 250)); // growth is still held
+    assert_eq!((c.rule(250, 20_000), c.view.snd_cwnd), (21, 250)); // growth is still that of Divergence
 }
 
-/// A tenth of W is lost: too much, and twice that is given up, unless a PEP at the border saw it pass.
+/// A tenth of W is lost, which is over the cap: W falls by twice that, unless a PEP at the border saw the lost segments
+/// pass.
 #[test]
 fn losses_that_the_pep_saw_pass_are_the_access_networks() {
     for (seen_segments, age_us, want) in
@@ -488,10 +491,10 @@ fn a_mark_halves_the_window_and_a_timeout_sets_ssthresh_to_three_quarters() {
     c.view.snd_ssthresh = 475;
     c.event(EVENT_LOSS);
     assert_eq!((c.windows(), c.state("rule"), c.state("repeat")), ((475, 356), 0, 0));
-    c.view.snd_cwnd = 1; // the kernel
+    c.view.snd_cwnd = 1; // as the kernel does
     c.enter(LOSS);
     assert_eq!((c.windows(), c.state("restore_cwnd")), ((1, 356), 0));
-    c.grow(400); // slow start, up to ssthresh, and what is over is dropped
+    c.grow(400); // slow start, up to ssthresh; growth beyond it is dropped
     assert_eq!(c.windows(), (356, 356));
 }
 
@@ -507,7 +510,7 @@ fn idle_time_belongs_to_no_round_and_no_interval() {
     // 500 segments in 100 ms: 5,000,000 bytes/s * 20 ms / 1000 bytes * 1.05 = 105
     c.ack(100_000, 500, None);
     assert_eq!(c.state("max_cwnd"), 105);
-    assert_eq!(c.view.snd_cwnd, 650); // no round that lost a thousand segments
+    assert_eq!(c.view.snd_cwnd, 650); // the thousand lost segments count for no round
 }
 
 #[test]

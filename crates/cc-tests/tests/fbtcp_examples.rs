@@ -63,7 +63,7 @@ fn the_default_profile_is_built_in() {
     }
 }
 
-/// Both profiles, and every choice and limit apart from them.
+/// Returns one of the profiles, in half of the cases with some tunables changed.
 fn any_tunables(random: &mut Random) -> Tunables {
     let mut t = random.pick(&[Tunables::DEFAULT, Tunables::PAPER]);
     if random.once_in(2) {
@@ -113,7 +113,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
         }
     }
     if random.once_in(4) {
-        t.cad_high = 0; // which the rows need that CAD, being CSI, never reaches
+        t.cad_high = 0; // fires the rows that need a CAD over CSI, which no round has
     }
     t.repeat_rounds = random.pick(&[3, 3, 1, 2, 10]);
     t.hold_rounds = random.pick(&[31, 31, 1, 5]);
@@ -130,7 +130,7 @@ fn any_tunables(random: &mut Random) -> Tunables {
     t
 }
 
-/// A connection with any tunables, and some to change to on the way.
+/// Returns a model with random tunables, and with others to change to while it runs.
 fn any_model(random: &mut Random) -> Fbtcp {
     let mut model = Fbtcp::new(any_tunables(random));
     if random.once_in(3) {
@@ -139,7 +139,8 @@ fn any_model(random: &mut Random) -> Fbtcp {
     model
 }
 
-/// CAD is CSI but for the truncation of the target, by eqs 3 and 6: these rows ask for one high and the other low.
+/// Requires that three rows never fire: by eqs 3 and 6, CAD is CSI except for the truncation of the target, but these
+/// rows need one to be high and the other low.
 fn require_unreachable_rows(totals: &Totals) {
     for row in ["C8 with the paper's thresholds", "C11 with the paper's thresholds", "C13 with the paper's thresholds"]
     {
@@ -147,14 +148,14 @@ fn require_unreachable_rows(totals: &Totals) {
     }
 }
 
-/// Over whole connections, not step by step.
+/// Requires that rounding decides rarely, counted over whole connections.
 fn require_little_rounding(totals: &Totals) {
     let of = |branches: &[&str]| branches.iter().map(|b| totals.covered(b)).sum();
     totals.require_rare("maxCwnd rounded the other way", 100, of(&["DP samples"]));
     totals.require_rare("rows decided by the resolution of CSI", 100, of(&["rounds"]));
 }
 
-/// What any connection has.
+/// Branches that connections with any tunables must take.
 const COMMON: [&str; 42] = [
     "fresh starts",
     "takeovers",
@@ -200,7 +201,7 @@ const COMMON: [&str; 42] = [
     "timeouts",
 ];
 
-/// Every rule.
+/// All rules.
 const RULES: [&str; 30] = [
     "C1",
     "C2",
@@ -258,7 +259,7 @@ fn follows_the_model_through_steady_connections() {
     totals.require_counted(&algo);
 }
 
-/// With the tables as published: every row that can be reached is, up to the last form of each.
+/// With the published tables, connections reach every reachable row, in each of its forms.
 #[test]
 fn follows_the_model_with_the_profiles() {
     let algo = HostAlgo::load("fbtcp");

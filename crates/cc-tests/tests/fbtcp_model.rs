@@ -9,7 +9,8 @@ use hotcc_cc_tests::models::fbtcp::{Fbtcp, Tunables};
 
 const ROWS: [u32; 20] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 21, 22, 23, 24, 25, 26];
 
-/// Every CSI in whole permille and around the thresholds, every W that the target's truncation matters for.
+/// Visits every CSI in whole permille and around the thresholds, with every W for which the target's truncation
+/// matters.
 fn rounds(mut visit: impl FnMut(f64, u32)) {
     for window in (2..300).chain([900, 1499, 3000, 100_000]) {
         for csi in 0..=8000 {
@@ -45,7 +46,7 @@ fn the_first_row_that_matches_wins() {
     assert_eq!(row(0.96, 40.0, 0.96), 6);
     assert_eq!(row(0.96, 1.0, 0.94), 7);
     assert_eq!(row(0.98, 1.0, 0.98), 1);
-    // those that no connection reaches, by the step function alone
+    // rows that no connection reaches, through the pure function
     assert_eq!(row(0.94, 1.0, 0.95), 8);
     assert_eq!(row(0.29, 1.0, 0.95), 11);
     assert_eq!(row(0.04, 1.0, 0.95), 13);
@@ -55,7 +56,7 @@ fn the_first_row_that_matches_wins() {
     assert_eq!([act(13, false), act(13, true)], [Action::Times(750), Action::Over(2)]);
 }
 
-/// Figure 1: the better the network, the more; and the phase under the upper bound grows faster.
+/// Figure 1: the better the network, the more W grows, and the phase under the upper bound grows faster.
 #[test]
 fn a_shorter_queue_never_means_less() {
     let order = |convergence: bool| {
@@ -81,7 +82,7 @@ fn a_shorter_queue_never_means_less() {
 
 const PROFILES: [Tunables; 2] = [Tunables::DEFAULT, Tunables::PAPER];
 
-/// 20 s over a path of `rate` segments a second; `buffer` in bandwidth-delay products.
+/// Runs a transfer of 20 s over a path of `rate` segments a second; `buffer` is in bandwidth-delay products.
 fn run(tunables: Tunables, rate: f64, base_us: u32, buffer: f64, loss: f64) -> Report {
     let bdp = rate * f64::from(base_us) / 1e6;
     let path = Bottleneck { rate, base_us, buffer: buffer * bdp, loss };
@@ -102,7 +103,7 @@ fn fills_the_pipe_and_leaves_slow_start() {
         ] {
             let report = run(tunables, rate, base_us, buffer, 0.0);
             assert!(report.utilisation > 0.95, "{report:?}");
-            // ten segments doubled seven times, two rounds more until the queue shows
+            // ten segments are doubled seven times, and two more rounds pass until the queue shows
             let slow_start_s = report.slow_start_s.unwrap();
             assert!(slow_start_s < 15.0 * f64::from(base_us) / 1e6, "{report:?}");
             assert!(report.window >= report.ssthresh, "{report:?}");
@@ -110,7 +111,7 @@ fn fills_the_pipe_and_leaves_slow_start() {
     }
 }
 
-/// Where nothing overflows, W settles near the bandwidth-delay product.
+/// If no buffer overflows, W settles near the bandwidth-delay product.
 #[test]
 fn keeps_the_queue_short() {
     for tunables in PROFILES {
@@ -121,7 +122,7 @@ fn keeps_the_queue_short() {
     }
 }
 
-/// "Immune to random packet losses": NewReno would have a fifth of this path at a loss of 0.1 %, a sixteenth at 1 %.
+/// "Immune to random packet losses": NewReno would use a fifth of this path at a loss of 0.1 %, a sixteenth at 1 %.
 #[test]
 fn fills_the_pipe_through_random_losses() {
     for tunables in PROFILES {
@@ -133,7 +134,7 @@ fn fills_the_pipe_through_random_losses() {
     }
 }
 
-/// A tenth of a bandwidth-delay product never makes the CSI that lowers W; the losses must.
+/// A queue of a tenth of a bandwidth-delay product never makes CSI so low that rows lower W; the losses must lower it.
 #[test]
 fn a_short_buffer_drops_little() {
     let report = run(Tunables::DEFAULT, 5000.0, 40_000, 0.1, 0.0);

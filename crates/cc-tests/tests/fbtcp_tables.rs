@@ -3,7 +3,7 @@
 use hotcc_cc_tests::steps::{FbtcpTables, ONE_Q16};
 use hotcc_host_algo::HostAlgo;
 
-/// `permille` of one, and the Q16 just under it.
+/// Returns `permille` in Q16, and the next smaller Q16 number.
 fn at_and_under(permille: u32) -> (u32, u32) {
     let at = (permille * ONE_Q16).div_ceil(1000);
     (at, at - 1)
@@ -95,20 +95,20 @@ fn windows_are_those_of_tables_2_4_and_6() {
     ] {
         assert_eq!((tables.window(row, false, 1001), tables.window(row, true, 1001)), (once, again), "row {row}");
     }
-    // a subtraction ends at 0, a divisor of 0 divides by nothing
+    // a subtraction ends at 0, a divisor of 0 leaves W unchanged
     assert_eq!((tables.window(12, false, 24), tables.window(12, true, 24)), (0, 0));
     algo.set_tunable("c14b_divisor", 0);
     assert_eq!(tables.window(14, true, 1001), 1001);
 }
 
-/// Target rounded down makes CAD <= CSI, so CAD >= 0.95 and CSI < 0.95 exclude one another.
+/// A target rounded down makes CAD <= CSI, so CAD >= 0.95 and CSI < 0.95 exclude one another.
 #[test]
 fn c8_c11_and_c13_never_fire_through_the_computed_target() {
     let algo = HostAlgo::load("fbtcp");
     let tables = FbtcpTables::of(&algo);
     let mut fired = [0u32; 15];
     let mut try_at = |csi, cwnd| fired[tables.row_at(csi, cwnd, u32::MAX) as usize] += 1;
-    // every CSI at windows of every size, every window up to 2000 at CSIs of every size and about each threshold
+    // every CSI at windows of every size; every window up to 2000 at CSIs of every size and around each threshold
     let windows = (2..64).chain((6..32).flat_map(|bit| [1u32 << bit, (1 << bit) - 1, (1 << bit) + 1, 3 << (bit - 1)]));
     for cwnd in windows {
         (0..=ONE_Q16).for_each(|csi| try_at(csi, cwnd));
@@ -121,7 +121,7 @@ fn c8_c11_and_c13_never_fire_through_the_computed_target() {
     for row in [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 14] {
         assert!(fired[row] > 0, "C{row} never fired");
     }
-    // the rows are there: given another CAD they fire
+    // the rows exist: with another CAD they fire
     let cad = at_and_under(950).0;
     assert_eq!(
         [(900, 8), (200, 11), (10, 13)].map(|(csi, row)| tables.row(at_and_under(csi).0, 0, cad, 100, 100) == row),
@@ -138,7 +138,7 @@ fn c7_fires_at_small_windows_only() {
     assert_eq!(tables.row_at(at_and_under(960).0, 200, 200), 6);
 }
 
-/// The largest windows, and the longest step on top.
+/// The largest windows plus the largest step.
 #[test]
 fn windows_do_not_overflow() {
     let algo = HostAlgo::load("fbtcp");

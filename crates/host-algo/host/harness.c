@@ -12,7 +12,7 @@ _Static_assert(sizeof(void *) == 8, "icsk_ca_priv is laid out for 64 bits");
 
 u64 host_now_ns;
 
-/* The flat mirror of the fields of struct tcp_sock that algorithms see. */
+/* A flat copy of the fields of struct tcp_sock that algorithms see. */
 struct host_view {
 	u64 now_us;
 	u64 bytes_acked;
@@ -22,7 +22,7 @@ struct host_view {
 	u32 snd_cwnd_clamp;
 	u32 snd_ssthresh;
 	u32 prior_cwnd;
-	u32 srtt_us; /* 8 x */
+	u32 srtt_us; /* 8 times the smoothed RTT */
 	u32 min_rtt_us;
 	u32 mss;
 	u32 delivered;
@@ -101,7 +101,7 @@ HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)
 	v->pacing_rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
 }
 
-/* The flow's private state; its layout is in the BPF object's BTF. */
+/* Returns the flow's private state; its layout is in the BPF object's BTF. */
 HOTCC_EXPORT const u8 *host_priv(const struct tcp_sock *tp)
 {
 	return (const u8 *)tp->inet_conn.icsk_ca_priv;
@@ -112,7 +112,7 @@ HOTCC_EXPORT const u64 *host_stats_words(void)
 	return (const u64 *)&stats.host_value[0];
 }
 
-/* The socket as an algorithm sees it. */
+/* Returns the socket as an algorithm sees it. */
 static struct sock *shown(struct tcp_sock *tp)
 {
 	struct sock *sk = (struct sock *)tp;
@@ -146,7 +146,7 @@ HOTCC_EXPORT void host_cong_avoid(struct tcp_sock *tp, u32 ack, u32 acked)
 	HOTCC_ALGO.cong_avoid(shown(tp), ack, acked);
 }
 
-/* Whether the algorithm is the one to set W and the pacing rate: cong_control instead of cong_avoid. */
+/* Returns whether the algorithm has cong_control instead of cong_avoid, and so sets W and the pacing rate itself. */
 HOTCC_EXPORT bool host_has_cong_control(void)
 {
 	return HOTCC_ALGO.cong_control != NULL;
@@ -183,7 +183,10 @@ HOTCC_EXPORT void host_cwnd_event(struct tcp_sock *tp, u32 event)
 		HOTCC_ALGO.cwnd_event(shown(tp), event);
 }
 
-/* What the radio map holds for this flow's peer: packed words of SINR and capacity; `present` 0: no entry in the index. */
+/*
+ * Sets what the radio map holds for this flow's peer: packed words of SINR and capacity. If `present` is 0, the index
+ * has no entry.
+ */
 HOTCC_EXPORT void host_radio(u64 sinr, u64 capacity, u32 cell, u32 max_age_ms, u32 present)
 {
 #ifdef RADIO_VERSION
@@ -208,7 +211,7 @@ HOTCC_EXPORT void host_radio(u64 sinr, u64 capacity, u32 cell, u32 max_age_ms, u
 #endif
 }
 
-/* The generation that the flow's path has from now on; the clock moves. */
+/* Sets the generation of the flow's path, and advances the clock so that flows look the generation up again. */
 HOTCC_EXPORT void host_path(u32 generation)
 {
 #ifdef PATH_ENTRIES
@@ -230,7 +233,7 @@ HOTCC_EXPORT void host_share(void *group)
 #endif
 }
 
-/* What the PEP's storage of the socket holds; NULL: there is none. */
+/* Sets the record in the PEP's storage of the socket; NULL: the socket has no storage. */
 struct pep_flow_v1;
 HOTCC_EXPORT void host_pep(const struct pep_flow_v1 *record)
 {
@@ -243,7 +246,7 @@ HOTCC_EXPORT void host_pep(const struct pep_flow_v1 *record)
 #endif
 }
 
-/* SACK blocks of the last ACK, as the kernel keeps them: at the end of the cache, in front of them nothing. */
+/* Sets the SACK blocks of the last ACK where the kernel keeps them: at the end of the cache, after zeros. */
 HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
 {
 	__builtin_memset(tp->recv_sack_cache, 0, sizeof(tp->recv_sack_cache));
@@ -255,7 +258,7 @@ HOTCC_EXPORT void host_sack(struct tcp_sock *tp, u32 count, const u32 *pairs)
 	}
 }
 
-/* What the hint's storage of the socket holds. */
+/* Sets the contents of the hint's storage of the socket. */
 HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
 {
 #ifdef HINT_GROW_MAX
@@ -268,7 +271,10 @@ HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
 #endif
 }
 
-/* Calls of the stand-in for the kernel's CUBIC: 0 init, 1 recalc_ssthresh, 2 cong_avoid, 3 state, 4 acked, 5 event. */
+/*
+ * Returns the calls of the stand-in for the kernel's CUBIC: 0 init, 1 recalc_ssthresh, 2 cong_avoid, 3 state, 4 acked,
+ * 5 event.
+ */
 HOTCC_EXPORT u32 host_cubic_calls(u32 kind)
 {
 	return cubic_calls[kind];

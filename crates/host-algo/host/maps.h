@@ -5,7 +5,7 @@
  *   array            its first two slots
  *   hash, trie       at most one entry, which every key finds: `value` points to it, or is NULL
  *   LRU hash         the same, but only the harness adds an entry, in memory that several libraries share
- *   socket storage   at most one, which all sockets of a library share
+ *   socket storage   at most one storage, which all sockets of a library share
  */
 #pragma once
 #include <hotcc/types.h>
@@ -40,7 +40,7 @@ static inline void *host_slot(void *slots, unsigned long size, u32 index)
 
 #define bpf_map_delete_elem(map, key) ((void)(key), (map)->value = NULL)
 
-static void *host_storage; /* NULL: the sockets have none */
+static void *host_storage; /* NULL: the sockets have no storage */
 
 static inline void *host_storage_get(void *room, unsigned long size, u64 flags)
 {

@@ -1,9 +1,9 @@
 //! FB-TCP (Poorzare and Calveras, IEEE Access 2021, section IV): equations 1 to 10 and Tables 1 to 6.
 //!
-//! Windows, round-trip times and what is compared with the thresholds are whole numbers in the algorithm, so the model
-//! rounds where the algorithm does, counts where that decides, and else differs in nothing. Only the delivery rate of
-//! eq 1 is real-valued: where its resolution of a byte/s decides on a whole segment of maxCwnd, the model goes on with
-//! both until the algorithm has shown which one it took.
+//! In the algorithm, windows, round-trip times and the values compared with thresholds are whole numbers. The model
+//! rounds at the same places, counts the rounds in which this decides on the row, and otherwise must agree exactly.
+//! Only the delivery rate of eq 1 is real-valued in the model. If the algorithm's resolution of one byte/s decides on a
+//! whole segment of maxCwnd, the model continues with both values until the algorithm has shown which one it took.
 
 mod agreement;
 pub mod rows;
@@ -23,13 +23,13 @@ use std::collections::BTreeMap;
 pub struct Fbtcp {
     /// Tunables in force.
     pub tunables: Tunables,
-    /// Those that may come into force while it runs.
+    /// Tunables that `retune` chooses from while the connection runs.
     pub others: Vec<Tunables>,
-    /// What the equations say.
+    /// The state and connection by the equations.
     own: Hypothesis,
-    /// What they say if rounding went the other way, as far as the algorithm has not shown that it did not.
+    /// The same if a rounding went the other way, until the algorithm has shown that it did not.
     rounded: Vec<Hypothesis>,
-    /// The algorithm has shown what it made of the last hook.
+    /// Whether the algorithm's result of the last hook was compared with the model's.
     compared: bool,
     bounds_rounded: u64,
 }
@@ -52,7 +52,7 @@ impl Coverage {
 }
 
 impl Fbtcp {
-    /// A connection before `init`.
+    /// Returns the model of a connection before `init`.
     #[must_use]
     pub fn new(tunables: Tunables) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Fbtcp {
         }
     }
 
-    /// A field of the state, by the name it has in the algorithm's.
+    /// Returns a field of the state by its name in the algorithm's state.
     ///
     /// # Panics
     /// If the field is unknown.
@@ -83,7 +83,7 @@ impl Fbtcp {
         }
     }
 
-    /// Calls a hook of every hypothesis with the same connection; `sock` becomes what the equations make of it.
+    /// Runs a hook for every hypothesis on the same connection, and leaves the result by the equations in `sock`.
     fn each<R>(&mut self, sock: &mut View, hook: impl Fn(&Tunables, &mut State, &mut View) -> R) -> R {
         self.drop_unless_compared();
         for other in &mut self.rounded {
@@ -95,7 +95,7 @@ impl Fbtcp {
         result
     }
 
-    /// Without an algorithm beside it there is nothing to wait for.
+    /// Drops the other hypotheses if the last hook was not compared: then no algorithm decides between them.
     fn drop_unless_compared(&mut self) {
         if !std::mem::take(&mut self.compared) {
             self.rounded.clear();
@@ -123,7 +123,8 @@ impl Model for Fbtcp {
         self.each(sock, |_, _, _| ());
     }
 
-    /// RTT, delivery rate and the end of a round, in this order: what this ACK brings belongs to the round it ends.
+    /// Handles the RTT, the delivery rate and the end of a round, in this order: an ACK's samples belong to the round
+    /// that it ends.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.drop_unless_compared();
         let t = self.tunables;

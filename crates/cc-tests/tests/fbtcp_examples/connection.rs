@@ -1,4 +1,4 @@
-//! One connection under FB-TCP or under its model, driven alike.
+//! One connection under FB-TCP or under its model, with the same events for both.
 
 use hotcc_cc_tests::models::Model as _;
 use hotcc_cc_tests::models::fbtcp::{Fbtcp, Tunables};
@@ -16,7 +16,7 @@ pub enum Subject<'a> {
 pub struct Connection<'a> {
     pub view: View,
     subject: Subject<'a>,
-    /// Where the round ends, by the sequence number.
+    /// Sequence number at which the round ends.
     round_end: u32,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Connection<'a> {
         self.hook(Flow::init, |m, v| m.init(v));
     }
 
-    /// `pkts_acked` after so many microseconds: `delivered` segments arrived and `acked` were acknowledged in order.
+    /// Calls `pkts_acked` after `after_us`: `delivered` segments arrived and `acked` were acknowledged in order.
     fn pkts_acked(&mut self, after_us: u64, delivered: u32, acked: u32, rtt_us: Option<u32>) {
         self.view.now_us += after_us;
         self.view.delivered += delivered;
@@ -90,12 +90,12 @@ impl<'a> Connection<'a> {
         self.view.snd_nxt = self.view.snd_nxt.max(self.view.snd_una + self.view.snd_cwnd * MSS);
     }
 
-    /// Segments arrive behind a gap: a delivery rate, but no progress of the round.
+    /// Delivers segments behind a gap: they count for the delivery rate, but the round makes no progress.
     pub fn deliver(&mut self, after_us: u64, segments: u32, rtt_us: u32) {
         self.pkts_acked(after_us, segments, 0, Some(rtt_us));
     }
 
-    /// One ACK, and what W becomes by it.
+    /// Handles one ACK, and returns the new W.
     pub fn ack(&mut self, after_us: u64, acked: u32, rtt_us: Option<u32>) -> u32 {
         self.pkts_acked(after_us, acked, acked, rtt_us);
         self.cong_avoid(acked)
@@ -107,8 +107,8 @@ impl<'a> Connection<'a> {
         self.view.snd_cwnd
     }
 
-    /// The round to its end in three ACKs, 0.1 ms apart, all with this RTT, the last one of one segment: the next round
-    /// has W - 1. Steps are not paid out. Gives the rule.
+    /// Ends the round with three ACKs, 0.1 ms apart, all with this RTT, and returns the rule. The last ACK is for one
+    /// segment, so the next round has W - 1. No step is added to W.
     pub fn round(&mut self, rtt_us: u32) -> u64 {
         let before = self.round_end.saturating_sub(self.view.snd_una) / MSS - 1;
         for acked in [before / 2, before - before / 2, 1] {
@@ -134,7 +134,7 @@ impl<'a> Connection<'a> {
         self.hook(Flow::undo_cwnd, |m, v| m.undo_cwnd(v))
     }
 
-    /// The hook sees the state before.
+    /// Enters `state`; the hook still sees the old one.
     pub fn enter(&mut self, state: u8) {
         self.hook(|f| f.set_state(state), |m, v| m.set_state(v, state));
         self.view.ca_state = state.into();
@@ -154,7 +154,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// W and ssthresh.
+    /// Returns W and ssthresh.
     pub fn window(&self) -> (u32, u32) {
         (self.view.snd_cwnd, self.view.snd_ssthresh)
     }

@@ -1,4 +1,4 @@
-//! Worked by hand from section IV of the paper. RTTs are in microseconds; segments have 1000 bytes.
+//! Examples worked by hand from section IV of the paper. RTTs are in microseconds; segments have 1000 bytes.
 
 use super::connection::Connection;
 use hotcc_cc_tests::models::fbtcp::Tunables;
@@ -16,7 +16,7 @@ const BASE: u32 = 50_000;
 pub trait Make<'a>: Fn(Tunables, u32) -> Connection<'a> {}
 impl<'a, F: Fn(Tunables, u32) -> Connection<'a>> Make<'a> for F {}
 
-/// A base RTT of 50 ms and a delivery rate: `segments` of 1000 bytes in 100 ms make DP = 10,000 * segments bytes/s,
+/// Delivers `segments` at a base RTT of 50 ms: `segments` of 1000 bytes in 100 ms make DP = 10,000 * segments bytes/s,
 /// and maxCwnd = DP * 0.05 s / 1000 * 1.05 = 0.525 * segments (eq 1).
 fn bound(c: &mut Connection<'_>, segments: u32) {
     c.deliver(100_000, segments, BASE);
@@ -45,7 +45,7 @@ pub fn the_default_profile_forgets_an_upper_bound_of_10_s_ago<'a>(make: impl Mak
         let mut c = make(tunables, 1000);
         bound(&mut c, 400); // 210
         for _ in 0..99 {
-            bound(&mut c, 200); // 105, but it is less than 10 s ago
+            bound(&mut c, 200); // 105, but the 210 are less than 10 s old
             assert_eq!(c.field("max_cwnd"), 210);
         }
         bound(&mut c, 200);
@@ -75,7 +75,7 @@ pub fn the_default_profile_drains_to_see_a_base_rtt_of_10_s_ago<'a>(make: impl M
         let mut c = make(tunables, 1000);
         bound(&mut c, 40_000);
         c.round(BASE); // the base RTT's own round
-        c.deliver(9_999_699, 1, 80_000); // with the next round's 0.3 ms 1 us less than 10 s ago
+        c.deliver(9_999_699, 1, 80_000); // with the 0.3 ms of the next round, 1 us less than 10 s
         c.round(80_000);
         assert_eq!((c.field("base_us"), c.view.snd_cwnd), (50_000, 1000));
         c.view.now_us += 1;
@@ -85,14 +85,14 @@ pub fn the_default_profile_drains_to_see_a_base_rtt_of_10_s_ago<'a>(make: impl M
             continue;
         }
         assert_eq!(c.window().1, 351); // no slow start
-        c.round(80_000); // what was sent before drains
+        c.round(80_000); // drains what was sent before
         assert_eq!((c.field("base_us"), c.window()), (50_000, (468, 351)));
-        c.round(60_000); // and this is what the path is like without a queue
+        c.round(60_000); // the RTT of the path without a queue
         assert_eq!((c.field("base_us"), c.window()), (60_000, (1000, 351)));
         c.round(60_000);
         assert_eq!(c.field("csi_q16"), 65_536);
     }
-    // a queue of 2 % is none: 51,020 us are 50,000 / 0.98
+    // an RTT up to the base / 0.98, 51,020 us, counts as one without a queue
     let mut c = make(Tunables::DEFAULT, 1000);
     bound(&mut c, 40_000);
     c.round(BASE);
@@ -179,9 +179,9 @@ pub fn the_third_round_in_a_row_of_the_tables_is_worse<'a>(make: impl Make<'a>) 
     let mut c = make(Tunables::PAPER, 1000);
     bound(&mut c, 4000);
     c.round(BASE);
-    // C12: 25, 25, then C12.b: 50, and from the start
+    // C12: 25, 25, then C12.b: 50; then the count starts over
     apply(&mut c, 250_000, &[(12, 975), (12, 950), (112, 900), (12, 875), (12, 850), (112, 800)]);
-    // a round elsewhere in between: C14 0.4 * 800 = 320, and C12 starts over
+    // a round in another row in between: C14 0.4 * 800 = 320, and C12 starts over
     apply(&mut c, 250_000, &[(12, 775), (12, 750)]);
     apply(&mut c, 2_000_000, &[(14, 300)]);
     apply(&mut c, 250_000, &[(12, 275), (12, 250), (112, 200)]);
@@ -257,7 +257,7 @@ pub fn a_step_is_spread_over_the_round<'a>(make: impl Make<'a>) {
     c.view.snd_cwnd = 225;
     // 235.2 were earned so far and 0.2 of that is left: 60.2
     assert_eq!((c.cong_avoid(50), c.field("step_left")), (230, 60));
-    // nothing while the window does not hold the sender back
+    // W does not grow while it does not limit the sender
     c.view.is_cwnd_limited = 0;
     c.view.snd_cwnd = 100;
     assert_eq!((c.cong_avoid(50), c.field("step_left")), (100, 60));
@@ -275,11 +275,11 @@ pub fn a_step_of_one_segment_comes_together_over_rounds<'a>(make: impl Make<'a>)
         (c.field("rule"), c.field("step_left"))
     };
     // the fourth ACK ends the round in which 4 segments were in flight. D1: 1/4 for it and each further one. Then 3
-    // are in flight, what this ACK lets out follows
+    // are in flight; the segments that this ACK allows follow
     assert_eq!(ack(4, 4), (21, 1));
     assert_eq!(ack(2, 4), (21, 1)); // 3/4
     assert_eq!(ack(1, 5), (21, 0)); // ends the round; 4/4
-    assert_eq!(ack(2, 5), (21, 0)); // at W = 4 as the round began: 2/4, but it has no more to pay out
+    assert_eq!(ack(2, 5), (21, 0)); // at W = 4 as the round began: 2/4, but the step is used up
     assert_eq!(ack(1, 5), (21, 1)); // ends the round; now at W = 5: 3/5
     assert_eq!(ack(1, 5), (21, 1)); // 4/5
     assert_eq!(ack(1, 6), (21, 0)); // 5/5
@@ -300,7 +300,7 @@ pub fn the_default_profile_limits_a_step_to_the_upper_bound<'a>(make: impl Make<
             assert_eq!(c.field("step_left"), want, "W {window}");
         }
     }
-    // the steps of the divergence phase are as they are
+    // the steps of the divergence phase are not limited
     let mut c = make(Tunables { d1_add: 7, ..Tunables::DEFAULT }, 300);
     bound(&mut c, 400);
     assert_eq!((c.round(BASE), c.field("step_left")), (21, 7));
@@ -384,10 +384,10 @@ pub fn a_loss_changes_no_window<'a>(make: impl Make<'a>) {
     c.view.snd_ssthresh = 1000;
     c.event(EVENT_COMPLETE_CWR);
     assert_eq!(c.window(), (1000, 999));
-    // a window of one is no window to come back to
+    // a W of 1 is not restored, but 2
     c.view.snd_cwnd = 1;
     assert_eq!(c.ssthresh(), 2);
-    // one that was no loss after all
+    // an undo after a spurious loss
     c.view.prior_cwnd = 1000;
     assert_eq!(c.undo_cwnd(), 1000);
     (c.view.snd_cwnd, c.view.snd_ssthresh) = (1000, 600);
@@ -408,9 +408,9 @@ pub fn a_timeout_starts_slowly_up_to_three_quarters<'a>(make: impl Make<'a>) {
     c.view.snd_cwnd = 1;
     c.enter(LOSS);
     assert_eq!(c.window(), (1, 750));
-    assert_eq!(c.cong_avoid(1000), 750); // what is left over is dropped
+    assert_eq!(c.cong_avoid(1000), 750); // growth beyond ssthresh is dropped
     assert_eq!(c.cong_avoid(1000), 750);
-    c.event(EVENT_COMPLETE_CWR); // nothing is left to come back to
+    c.event(EVENT_COMPLETE_CWR); // nothing is left to restore
     assert_eq!(c.window(), (750, 750));
 }
 
@@ -427,7 +427,8 @@ pub fn a_mark_halves_the_window<'a>(make: impl Make<'a>) {
     }
 }
 
-/// Clearly more than 2 % is no random loss: W and maxCwnd fall by twice that, and growth is Divergence's for 31 rounds.
+/// Clearly more than 2 % is no random loss: W falls by twice what was lost, maxCwnd falls to W, and W grows as in
+/// Divergence for 31 rounds.
 pub fn the_default_profile_gives_up_what_a_round_lost_over_2_percent<'a>(make: impl Make<'a>) {
     for (tunables, lost, rule, window, max) in [
         // 29 lost, 999 delivered: 29 are 8.4 more than 2 % of 1028, and two deviations 2 sqrt(20.56) = 9.07
@@ -438,7 +439,7 @@ pub fn the_default_profile_gives_up_what_a_round_lost_over_2_percent<'a>(make: i
     ] {
         let mut c = make(tunables, 1000);
         bound(&mut c, 4000); // 2100
-        c.round(BASE); // which has the 4000
+        c.round(BASE); // the round of these 4000
         assert_eq!((c.lossy_round(lost, BASE), c.window(), c.field("max_cwnd")), (rule, window, max));
         if rule == 0 {
             for _ in 0..31 {
@@ -447,7 +448,7 @@ pub fn the_default_profile_gives_up_what_a_round_lost_over_2_percent<'a>(make: i
             assert_eq!(c.round(BASE), 1);
         }
     }
-    // fewer than 100 segments say nothing: 49 and 4 lost, then another 49
+    // fewer than 100 segments decide nothing: 49 and 4 lost, then another 49
     let mut c = make(Tunables::DEFAULT, 50);
     bound(&mut c, 4000);
     c.round(BASE);
@@ -458,7 +459,7 @@ pub fn the_default_profile_gives_up_what_a_round_lost_over_2_percent<'a>(make: i
     c.lossy_round(5, BASE);
     c.round(BASE); // 5 of 103: 2.94 more, two deviations are 2.87; 50 * (98 - 5) / 103 = 45.1
     assert_eq!(c.view.snd_cwnd, 45);
-    // in a recovery: of what would have come back
+    // in a recovery, the W to restore falls
     let mut c = make(Tunables::DEFAULT, 1000);
     c.round(BASE);
     assert_eq!(c.ssthresh(), 1000);
@@ -481,7 +482,7 @@ pub fn idle_time_is_in_no_sample<'a>(make: impl Make<'a>) {
     assert_eq!(c.field("max_cwnd"), 0);
     c.deliver(1, 0, BASE); // 100 segments in 100 ms, as in the first example
     assert_eq!(c.field("max_cwnd"), 52);
-    // a round's least RTT from before is none from after
+    // an RTT from before the idle time does not count in the round after it
     let mut c = make(Tunables::PAPER, 1000);
     bound(&mut c, 4000);
     c.round(BASE);
@@ -499,7 +500,7 @@ pub fn a_takeover_starts_from_nothing_but_the_window<'a>(make: impl Make<'a>) {
     for name in ["max_cwnd", "base_us", "rule", "repeat", "step_left"] {
         assert_eq!(c.field(name), 0, "{name}");
     }
-    assert_eq!(c.round(80_000), 0); // in which maxCwnd is not known
+    assert_eq!(c.round(80_000), 0); // maxCwnd is not known yet
     assert_eq!(c.field("base_us"), 80_000);
     assert_eq!(c.cong_avoid(1000), 1000);
 }

@@ -18,20 +18,20 @@ pub struct Bottleneck {
     pub rate: f64,
     /// RTT without a queue, microseconds.
     pub base_us: u32,
-    /// Segments that may wait.
+    /// Largest queue, segments.
     pub buffer: f64,
     /// Part of the segments that is lost at random.
     pub loss: f64,
 }
 
-/// What became of the transfer.
+/// Results of the transfer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Part of the bottleneck's rate that arrived over the second half.
+    /// Part of the bottleneck's rate that was used in the second half.
     pub utilisation: f64,
     /// Mean RTT over the least one, over the second half.
     pub stretch: f64,
-    /// How long it took until slow start was left, s.
+    /// Time until slow start ended, s.
     pub slow_start_s: Option<f64>,
     pub recoveries: u64,
     /// Part of the transmissions that was lost.
@@ -58,11 +58,11 @@ struct Transfer<M> {
     path: Bottleneck,
     random: Random,
     now_s: f64,
-    /// When the bottleneck has sent what it has.
+    /// When the bottleneck will have sent its queue.
     busy_until_s: f64,
     under_way: VecDeque<Sent>,
     order: u64,
-    /// First segment not acknowledged, and which of those from there on arrived.
+    /// First segment not acknowledged; `arrived` says which segments from it on arrived.
     first: u64,
     arrived: VecDeque<bool>,
     /// First segment never sent at the start of the recovery.
@@ -97,7 +97,7 @@ impl<M: Model> Transfer<M> {
         self.view.snd_nxt = (self.next_segment() as u32).wrapping_mul(MSS);
     }
 
-    /// `tcp_ack` for one segment.
+    /// Does for one segment what `tcp_ack` does.
     fn acknowledge(&mut self, sent: Sent) {
         self.view.now_us = (self.now_s * 1e6) as u64;
         self.view.delivered += 1;
@@ -175,7 +175,7 @@ pub fn run<M: Model>(model: M, path: Bottleneck, seconds: f64) -> Report {
     let (start_s, end_s) = (transfer.now_s, transfer.now_s + seconds);
     let (mut slow_start_s, mut rtts_s, mut samples) = (None, 0.0, 0.0);
     transfer.send();
-    // those in front that will never come back are found lost by what overtakes them
+    // dropped segments at the front are found lost when later ones overtake them
     while let Some(at) = transfer.under_way.iter().position(|s| s.back_s.is_some()) {
         let Some(sent) = transfer.under_way.remove(at) else { break };
         let Some(back_s) = sent.back_s.filter(|&s| s < end_s) else { break };

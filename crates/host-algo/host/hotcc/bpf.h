@@ -2,8 +2,8 @@
 /*
  * Replaces bpf/include/hotcc/bpf.h when algorithms are compiled for the host: this directory is first on their include
  * path. Programs become plain functions, and tunables plain globals. maps.h has map lookups, array slots and socket
- * storage; kfuncs.h, which a harness includes after the algorithm, has the kernel's functions. Tests set all of it, and
- * call an algorithm's hooks one event at a time.
+ * storage; kfuncs.h, which a harness includes after the algorithm, has the kernel's functions. Tests set the contents
+ * of all of these, and call an algorithm's hooks one event at a time.
  */
 #pragma once
 #include <hotcc/types.h>

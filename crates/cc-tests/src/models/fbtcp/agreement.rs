@@ -1,15 +1,15 @@
-//! Whether the algorithm did what the model did, or what it would have with one rounding the other way.
+//! Compares the algorithm with the model, and with what the model does if a rounding goes the other way.
 
 use super::rows::{self, SEVERE};
 use super::{Fbtcp, Hypothesis};
 use crate::models::show;
 use hotcc_host_algo::{Flow, View};
 
-/// Largest count of rounds that must fit the algorithm's field, where the count decides nothing.
+/// In rows whose count of rounds decides nothing, the count is compared only below this value.
 const REPEAT_COUNTED: u64 = 255;
 
 impl Hypothesis {
-    /// What the algorithm has otherwise, if anything.
+    /// Returns the first difference between the algorithm and this hypothesis, or `None` if they agree.
     fn misfit(&self, fbtcp: &Fbtcp, got: &View, flow: &Flow<'_>) -> Option<String> {
         if (self.sock.snd_cwnd, self.sock.snd_ssthresh) != (got.snd_cwnd, got.snd_ssthresh) {
             return Some(format!("{}; the model has {}", show(got), show(&self.sock)));

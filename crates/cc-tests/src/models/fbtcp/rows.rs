@@ -1,4 +1,4 @@
-//! Which row of the tables a round falls in, and what the row does to W.
+//! Which row of the tables a round matches, and what the row does to W.
 
 use super::tunables::Tunables;
 
@@ -10,22 +10,23 @@ pub const SEVERE: u32 = 100;
 /// What a row does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// So many segments more, over a round.
+    /// W grows by this many segments, over a round.
     More(u32),
     /// W stays.
     Keep,
-    /// So many segments less, at once.
+    /// W shrinks by this many segments, at once.
     Less(u32),
-    /// W times so many permille, at once.
+    /// W becomes this many permille of itself, at once.
     Times(u32),
-    /// W divided by this, at once.
+    /// W is divided by this, at once.
     Over(u32),
 }
 
-/// Tables 1 and 3 (`convergence`) or 5: the first row that matches. `csi` is eq 4's, `diff` eq 2's, `cad` eq 6's.
+/// Returns the first row that matches in Tables 1 and 3 (`convergence`) or 5. `csi` is eq 4's, `diff` eq 2's, `cad`
+/// eq 6's.
 ///
 /// # Panics
-/// If none matches: whatever the thresholds, each table covers all of its plane.
+/// If no row matches. Whatever the thresholds, each table should cover all of its plane.
 #[must_use]
 pub fn row(t: &Tunables, convergence: bool, csi: f64, diff: f64, cad: f64) -> u32 {
     let csi_from = |permille: u32| csi * 1000.0 >= f64::from(permille);
@@ -70,7 +71,7 @@ pub fn row(t: &Tunables, convergence: bool, csi: f64, diff: f64, cad: f64) -> u3
     }
 }
 
-/// Rounds in this row after which its severe form acts, where it has one.
+/// Returns the number of successive rounds in this row at which its severe form acts, or `None` if it has no such form.
 #[must_use]
 pub fn patience(t: &Tunables, row: u32) -> Option<u32> {
     match row {
@@ -80,10 +81,10 @@ pub fn patience(t: &Tunables, row: u32) -> Option<u32> {
     }
 }
 
-/// What a row does: Tables 2, 4 and 6, and eqs 7 and 9.
+/// Returns what a row does: Tables 2, 4 and 6, and eqs 7 and 9.
 ///
 /// # Panics
-/// On a row that is in no table.
+/// If the row is in no table.
 #[must_use]
 pub fn action(t: &Tunables, row: u32, severe: bool) -> Action {
     match (row, severe) {
@@ -117,7 +118,8 @@ pub fn action(t: &Tunables, row: u32, severe: bool) -> Action {
     }
 }
 
-/// Eqs 8 and 10: the part of maxCwnd that a hold's reduction keeps, permille.
+/// Returns the part of maxCwnd that the reduction after a hold keeps (eqs 8 and 10), permille, or `None` if the row
+/// holds nothing.
 #[must_use]
 pub fn upper_bound_kept(t: &Tunables, row: u32) -> Option<u32> {
     match row {
@@ -127,10 +129,10 @@ pub fn upper_bound_kept(t: &Tunables, row: u32) -> Option<u32> {
     }
 }
 
-/// A row's name, with `.b` where that form acted and `reduced` where eqs 7 to 10 did.
+/// Returns a row's name, with `.b` if that form acted, or `reduced` if eqs 7 to 10 did.
 ///
 /// # Panics
-/// On a number that is no rule's.
+/// If no rule has this number.
 #[must_use]
 pub fn name(rule: u32) -> &'static str {
     match rule {

@@ -1,4 +1,4 @@
-//! What FB-TCP knows of one connection, and what each event makes of it.
+//! FB-TCP's state of one connection, and how each event changes it.
 
 mod drain;
 mod losses;
@@ -9,13 +9,13 @@ use crate::models::{FAST, elapsed_us, slow_start};
 use hotcc_host_algo::View;
 use hotcc_host_algo::ca_state::{CWR, RECOVERY};
 
-/// Rates are reckoned up to here, bytes/s.
+/// Largest rate, bytes/s; a larger one counts as this one.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 /// Least W, ssthresh and maxCwnd, segments.
 const LEAST: u32 = 2;
 /// Largest maxCwnd, segments.
 const MOST: f64 = 0x7fff_ffff_u32 as f64;
-/// Segments that losses are counted over, at least.
+/// Least number of segments that losses are counted over.
 const SPAN: f64 = 100.0;
 /// Resolution of CSI and CAD.
 const Q16: f64 = 1.0 / 65_536.0;
@@ -24,7 +24,7 @@ const Q16: f64 = 1.0 / 65_536.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Base {
     pub(super) rtt_us: u32,
-    /// When it was last seen, or taken for the base.
+    /// When the base was last seen or taken over, or a drain to measure it last ended.
     seen_us: u64,
 }
 
@@ -43,7 +43,7 @@ struct Interval {
     app_limited: bool,
 }
 
-/// A round: until all that was sent when it began is acknowledged.
+/// A round, which lasts until everything sent before it began is acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Round {
     end: u32,
@@ -51,7 +51,7 @@ struct Round {
     least_rtt_us: Option<u32>,
 }
 
-/// What losses are counted over: the connection's counters as it began.
+/// The span that losses are counted over: the connection's counters at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Span {
     lost: u32,
@@ -61,24 +61,24 @@ struct Span {
 /// What a row adds to W over a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Step {
-    /// As the round began, segments.
+    /// The whole step, as the round began, segments.
     whole: u32,
     /// W as the round began, segments.
     window: u32,
-    /// Not paid out yet, segments.
+    /// Part of the step not added to W yet, segments.
     left: u32,
-    /// Earned and not paid out, segments times W.
+    /// Growth earned and not added to W yet, segments times W.
     account: f64,
 }
 
-/// What the end of a recovery gives back.
+/// The W and ssthresh that the end of a recovery restores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Restore {
     window: u32,
     ssthresh: u32,
 }
 
-/// eq 1 for one interval: whole segments, of the real-valued product and of one in whole bytes/s.
+/// maxCwnd by eq 1 for one interval, in whole segments: from the real-valued rate, and from one in whole bytes/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) exact: u32,
@@ -91,25 +91,25 @@ pub(super) struct Sample {
 pub(super) struct State {
     pub(super) base: Option<Base>,
     pub(super) max: Option<UpperBound>,
-    /// The row last applied, and rounds in it.
+    /// The row last applied; `repeat` is the number of successive rounds in it.
     pub(super) rule: u32,
     pub(super) repeat: u32,
-    /// CSI of the round that the hook just called ended, in whole 2^-16, if a row was looked for.
+    /// CSI of the round that the last ACK ended, in whole 2^-16; `None` if it ended no round or applied no row.
     pub(super) csi_q16: Option<f64>,
     interval: Interval,
     round: Round,
     span: Span,
-    /// Rounds to come in which W grows as in Divergence.
+    /// Remaining rounds in which W grows as in Divergence.
     loss_hold: u32,
     drain: Option<drain::Drain>,
     step: Step,
     restore: Option<Restore>,
-    /// Rounds whose row would be another with a real-valued CSI.
+    /// Number of rounds that would have matched another row with a real-valued CSI.
     pub(super) rows_decided_by_resolution: u64,
     pub(super) coverage: Coverage,
 }
 
-/// W times a number of permille, whole segments.
+/// Returns `permille` of W, in whole segments.
 fn part(window: u32, permille: u32) -> u32 {
     (f64::from(window) * f64::from(permille) / 1000.0).floor() as u32
 }
@@ -123,7 +123,7 @@ impl State {
         self.step.left
     }
 
-    /// Whether the two will act alike from now on.
+    /// Returns whether the two states will act alike from now on.
     pub(super) fn same(&self, other: &Self) -> bool {
         (self.base, self.max, self.rule, self.repeat) == (other.base, other.max, other.rule, other.repeat)
             && (self.interval, self.round, self.span) == (other.interval, other.round, other.span)
@@ -144,7 +144,7 @@ impl State {
         self.restart(sock);
     }
 
-    /// Restarts the interval and the round, and clears the rule.
+    /// Abandons a drain, and restarts the interval, the round and the span of losses.
     pub(super) fn restart(&mut self, sock: &View) {
         self.abandon_drain(sock);
         self.start_interval(sock);
@@ -165,9 +165,9 @@ impl State {
         self.span = Span { lost: sock.lost, delivered: sock.delivered };
     }
 
-    /// baseRtt and minRtt of eq 4.
+    /// Updates baseRtt and minRtt of eq 4.
     pub(super) fn take_rtt(&mut self, t: &Tunables, sock: &View, rtt_us: Option<u32>) {
-        // a sample of zero is none: the path has no length
+        // an RTT of zero is no valid sample: no path is that short
         let Some(rtt) = rtt_us.filter(|&r| r > 0) else { return };
         let now = sock.now_us;
         self.base = Some(match self.base {
@@ -179,7 +179,7 @@ impl State {
                 self.coverage.add(if rtt == base.rtt_us { "bases seen again" } else { "bases lowered" });
                 Base { rtt_us: rtt, seen_us: now }
             }
-            // as near as the first five rows take for an empty path
+            // so near that rows C1 to C5 take the path for empty
             Some(base) if u64::from(rtt) * u64::from(t.csi_full) <= u64::from(base.rtt_us) * 1000 => {
                 self.coverage.add("bases nearly seen again");
                 Base { seen_us: now, ..base }
@@ -190,7 +190,7 @@ impl State {
         self.round.least_rtt_us = Some(self.round.least_rtt_us.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// eq 1 where an interval is over.
+    /// Returns the sample of eq 1 if an interval is over, and starts the next interval.
     pub(super) fn take_delivery_rate(&mut self, t: &Tunables, sock: &View) -> Option<Sample> {
         let elapsed = elapsed_us(self.interval.start_us, sock.now_us);
         let base = self.base?;
@@ -206,7 +206,7 @@ impl State {
         let rho = f64::from(t.rho_permille) / 1000.0;
         let segments_of = |rate: f64| rate * f64::from(base.rtt_us) / 1e6 / f64::from(sock.mss);
         let bound = segments_of((rate.min(RATE_LIMIT) * rho).min(RATE_LIMIT));
-        // DP in whole bytes/s, and so may be its product with rho
+        // in the algorithm DP is in whole bytes/s, and its product with rho may be, too
         let resolution = segments_of(rho + 1.0);
         let whole = |bound: f64| bound.clamp(f64::from(LEAST), MOST) as u32;
         if bound < f64::from(LEAST) {
@@ -218,7 +218,7 @@ impl State {
         Some(Sample { exact, truncated, app_limited })
     }
 
-    /// maxCwnd: a running maximum, over a time where `max_window_us` is set.
+    /// Updates maxCwnd, a running maximum. If `max_window_us` is set, a smaller estimate replaces one of that age.
     pub(super) fn bound(&mut self, t: &Tunables, sock: &View, segments: u32, sample: Sample) {
         let now = sock.now_us;
         let known = self.max.map_or(0, |m| m.segments);
@@ -247,7 +247,7 @@ impl State {
         });
     }
 
-    /// The end of a round, where this ACK is one.
+    /// Ends the round if this ACK completes it.
     pub(super) fn end_round(&mut self, t: &Tunables, sock: &mut View) {
         self.csi_q16 = None;
         if (sock.snd_una.wrapping_sub(self.round.end) as i32) < 0 {
@@ -260,7 +260,7 @@ impl State {
         self.start_round(sock);
     }
 
-    /// No row is applied; the next one starts counting.
+    /// Records that no row was applied; the next row starts counting its rounds.
     fn no_rule(&mut self) {
         (self.rule, self.repeat) = (0, 0);
     }
@@ -268,7 +268,7 @@ impl State {
     fn close_round(&mut self, t: &Tunables, sock: &mut View) {
         let held = self.loss_hold > 0;
         self.loss_hold = self.loss_hold.saturating_sub(1);
-        // in a recovery rows move the window that it ends with
+        // in a recovery, rows change the window that its end restores
         let recovering = self.restore.is_some() && sock.ca_state == u32::from(RECOVERY);
         let ruled = sock.may_grow() || recovering;
         if !recovering && matches!(sock.ca_state as u8, CWR | RECOVERY) {
@@ -324,7 +324,7 @@ impl State {
         }
     }
 
-    /// W; in a recovery, whose W is PRR's, the one it ends with.
+    /// Returns W or, in a recovery, in which PRR sets W, the window that its end restores.
     fn window(&self, sock: &View) -> u32 {
         match &self.restore {
             Some(restore) if sock.ca_state == u32::from(RECOVERY) => restore.window,
@@ -332,7 +332,7 @@ impl State {
         }
     }
 
-    /// Over the round that begins; a recovery's at once.
+    /// Raises W over the round that begins. In a recovery, raises the window that its end restores, at once.
     fn raise(&mut self, sock: &mut View, segments: u32) {
         match &mut self.restore {
             Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
@@ -359,7 +359,8 @@ impl State {
         }
     }
 
-    /// Where enough segments were sent: whether too many of them were lost. Then W and maxCwnd fall by twice as much.
+    /// Returns whether too many segments were lost, once enough were sent. If so, W falls by twice the lost share, and
+    /// maxCwnd is limited to the new W.
     fn ends_over_loss_cap(&mut self, t: &Tunables, sock: &mut View) -> bool {
         let lost = f64::from(sock.lost.wrapping_sub(self.span.lost));
         let delivered = f64::from(sock.delivered.wrapping_sub(self.span.delivered));
@@ -384,18 +385,18 @@ impl State {
         true
     }
 
-    /// S after W fell: not under it for another slow start, and not far under it.
+    /// Limits ssthresh after W fell: to at most W, so that slow start does not undo it, and to at least 3/4 of W.
     fn stay_out_of_slow_start(sock: &mut View) {
         sock.snd_ssthresh = sock.snd_ssthresh.min(sock.snd_cwnd).max(three_quarters(sock.snd_cwnd)).max(LEAST);
     }
 
-    /// eq 4, as it is and in whole 2^-16 (rounded down).
+    /// Returns the CSI of eq 4, real-valued and rounded down to whole 2^-16.
     fn congestion_status(base_us: u32, least_us: u32) -> (f64, f64) {
         let csi = (f64::from(base_us) / f64::from(least_us)).min(1.0);
         (csi, (csi / Q16).floor() * Q16)
     }
 
-    /// Slow start ends at a W (section IV.A), and where there is a queue although W is over maxCwnd.
+    /// Ends slow start at a W of `slow_start_exit` (section IV.A), or if there is a queue and W is over maxCwnd.
     fn leave_slow_start(&mut self, t: &Tunables, sock: &mut View) {
         let queue = || {
             let (max, base, least) = (self.max?, self.base?, self.round.least_rtt_us?);
@@ -412,7 +413,7 @@ impl State {
         sock.snd_ssthresh = sock.snd_cwnd.max(LEAST);
     }
 
-    /// Eqs 2 to 6 and the tables.
+    /// Applies eqs 2 to 6 and the tables.
     fn apply_row(&mut self, t: &Tunables, sock: &mut View, base: Base, max: UpperBound, least_us: u32, held: bool) {
         let segments_now = self.window(sock);
         let window = f64::from(segments_now);
@@ -485,7 +486,7 @@ impl State {
             return;
         }
         self.coverage.add("ACKs after slow start");
-        // the step in equal parts over the W of the round's start, whole segments as they come together
+        // spreads the step evenly over the W of the round's start, and adds each whole segment once it is earned
         let price = f64::from(self.step.window.max(1));
         self.step.account += f64::from(self.step.whole) * f64::from(acked);
         let earned = (self.step.account / price).floor();

@@ -10,7 +10,7 @@ macro_rules! tunables {
             /// Profile `default`.
             pub const DEFAULT: Self = Self { $($name: $default,)* };
 
-            /// Names and values.
+            /// Returns names and values.
             #[must_use]
             pub fn named(&self) -> Vec<(&'static str, u32)> {
                 vec![$((stringify!($name), self.$name),)*]
@@ -20,7 +20,7 @@ macro_rules! tunables {
 }
 
 tunables! {
-    /// Step of C1, segments (Table 2, as those up to C9).
+    /// Step of C1, segments (C1 to C9: Table 2).
     c1_add = 120;
     /// Step of C2, segments.
     c2_add = 100;
@@ -38,33 +38,33 @@ tunables! {
     c8_add = 25;
     /// Step of C9, segments.
     c9_add = 20;
-    /// C11, segments less (Table 4, as those up to C14).
+    /// Decrease of W in C11, segments (C11 to C14: Table 4).
     c11_subtract = 10;
-    /// C11.b, segments less.
+    /// Decrease of W in C11.b, segments.
     c11b_subtract = 20;
-    /// C12, segments less.
+    /// Decrease of W in C12, segments.
     c12_subtract = 25;
-    /// C12.b, segments less.
+    /// Decrease of W in C12.b, segments.
     c12b_subtract = 50;
-    /// C13, part of W kept, permille.
+    /// Part of W kept in C13, permille.
     c13_keep_permille = 750;
-    /// C13.b, divisor of W.
+    /// Divisor of W in C13.b.
     c13b_divisor = 2;
-    /// C14, part of W kept, permille.
+    /// Part of W kept in C14, permille.
     c14_keep_permille = 400;
-    /// C14.b, divisor of W.
+    /// Divisor of W in C14.b.
     c14b_divisor = 3;
-    /// Step of D1, segments (Table 6, as those up to D6).
+    /// Step of D1, segments (D1 to D6: Table 6).
     d1_add = 1;
     /// Step of D2, segments.
     d2_add = 1;
-    /// D5, part of W kept, permille.
+    /// Part of W kept in D5, permille.
     d5_keep_permille = 750;
-    /// D5.b, divisor of W.
+    /// Divisor of W in D5.b.
     d5b_divisor = 2;
-    /// D6, divisor of W.
+    /// Divisor of W in D6.
     d6_divisor = 2;
-    /// D6.b, divisor of W.
+    /// Divisor of W in D6.b.
     d6b_divisor = 4;
     /// Part of W kept after a hold in C10 (eq 7), permille.
     alpha_permille = 900;
@@ -98,11 +98,11 @@ tunables! {
     diff_3 = 20;
     /// Largest Diff of C4, segments.
     diff_4 = 30;
-    /// Rounds in a row of the tables after which its `.b` form acts.
+    /// Number of the successive round in a row of the tables in which its `.b` form acts.
     repeat_rounds = 3;
-    /// Rounds in C10, D3 or D4 after which eqs 7 to 10 act.
+    /// Number of the successive round in C10, D3 or D4 in which eqs 7 to 10 act.
     hold_rounds = 31;
-    /// Fewest RTT samples that make a round's minimum mean something.
+    /// Least number of RTT samples of a round for a row to be applied.
     min_samples = 3;
     /// Interval of the delivery rate DP, microseconds.
     dp_interval_us = 100_000;
@@ -110,15 +110,15 @@ tunables! {
     slow_start_exit = 900;
     /// Whether steps of the convergence phase end at maxCwnd + 1.
     limit_step = 1;
-    /// Whether slow start ends, too, where W is over maxCwnd and there is a queue.
+    /// Whether slow start also ends if W is over maxCwnd and there is a queue.
     exit_on_queue = 1;
-    /// Age at which a smaller maxCwnd takes the place of a larger one, microseconds; 0: never.
+    /// Age of maxCwnd from which a smaller estimate replaces it, microseconds; 0: never.
     max_window_us = 10_000_000;
-    /// Time after which a base RTT not seen again is looked for, microseconds; 0: never.
+    /// Time without the base RTT seen after which a drain measures it again, microseconds; 0: never.
     base_window_us = 10_000_000;
-    /// Part of a round that may be lost without W falling, permille; 0: all of it.
+    /// Part of a round that may be lost without lowering W, permille; 0: all of it.
     loss_cap_permille = 20;
-    /// The same where a PEP saw all that is missing, permille.
+    /// The same if a PEP saw all missing segments, permille.
     access_loss_cap_permille = 300;
     /// Part of W kept after an ECN mark, permille.
     ecn_permille = 500;
@@ -136,7 +136,7 @@ impl Tunables {
         ..Self::DEFAULT
     };
 
-    /// Whether the membership functions are the paper's: rows C8, C11 and C13 are unreachable then.
+    /// Returns whether the thresholds are the paper's, with which rows C8, C11 and C13 are unreachable.
     #[must_use]
     pub fn has_the_papers_thresholds(&self) -> bool {
         let thresholds = |t: &Self| [t.csi_full, t.csi_high, t.csi_mid, t.csi_low, t.csi_poor, t.csi_probe, t.cad_high];

@@ -1,4 +1,5 @@
-//! A base RTT that was not seen for long: W falls until the path must be empty, and what it then shows is the base.
+//! Drains: if the base RTT was not seen for long, W falls until the path must be empty. The least RTT measured then
+//! becomes the base.
 
 use super::*;
 
@@ -10,12 +11,12 @@ const DRAIN_LEAST: u32 = 4;
 pub(in crate::models::fbtcp) struct Drain {
     /// W to go back to, segments.
     window: u32,
-    /// All that is in flight was sent under the lower W.
+    /// Whether everything in flight was sent under the lower W.
     drained: bool,
 }
 
 impl State {
-    /// At three quarters of the target (eq 3).
+    /// Begins a drain, at three quarters of the target (eq 3), if one is due. Returns whether it did.
     pub(super) fn begin_drain(&mut self, t: &Tunables, sock: &mut View) -> bool {
         let (Some(base), Some(least_us)) = (self.base, self.round.least_rtt_us) else { return false };
         if t.base_window_us == 0 || elapsed_us(base.seen_us, sock.now_us) < u64::from(t.base_window_us) {
@@ -50,7 +51,8 @@ impl State {
         }
     }
 
-    /// W that a mark or a timeout lowers: a drain under way ends there, and the next one is a whole window of time away.
+    /// Ends a running drain without a result, and returns the W from before it. The next drain is at least
+    /// `base_window_us` away.
     pub(super) fn abandon_drain(&mut self, sock: &View) -> Option<u32> {
         let drain = self.drain.take()?;
         self.coverage.add("drains abandoned");
@@ -60,7 +62,7 @@ impl State {
         Some(drain.window)
     }
 
-    /// The loss state is entered; W = 1 is the kernel's.
+    /// Handles the entry to the loss state; the kernel sets W to 1.
     pub(in crate::models::fbtcp) fn enter_loss(&mut self, sock: &mut View) {
         if let Some(window) = self.abandon_drain(sock) {
             sock.snd_ssthresh = three_quarters(window).max(LEAST);

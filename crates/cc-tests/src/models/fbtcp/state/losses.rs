@@ -4,16 +4,16 @@ use super::*;
 use crate::models::reno;
 
 impl State {
-    /// "Immune to random packet losses": W stays, and packet conservation sends one for each that arrives.
+    /// "Immune to random packet losses": returns W, so that PRR sends one segment for each that arrives.
     pub(in crate::models::fbtcp) fn ssthresh(&mut self, sock: &View) -> u32 {
         self.coverage.add("reductions asked for");
         let window = sock.snd_cwnd.max(LEAST);
         self.restore = Some(Restore { window, ssthresh: sock.snd_ssthresh });
-        (self.step.whole, self.step.left) = (0, 0); // earns no more
+        (self.step.whole, self.step.left) = (0, 0); // the running step ends
         window
     }
 
-    /// An ECN mark is no random loss.
+    /// Handles an ECN mark, which is no random loss: ssthresh becomes `ecn_permille` of W.
     pub(in crate::models::fbtcp) fn enter_cwr(&mut self, t: &Tunables, sock: &mut View) {
         self.coverage.add("marks");
         let window = self.abandon_drain(sock).unwrap_or(sock.snd_cwnd);
@@ -21,7 +21,7 @@ impl State {
         self.restore = None;
     }
 
-    /// After a recovery W is what it was before, and slow start over.
+    /// Ends a recovery: restores the W from before it, and ends slow start.
     pub(in crate::models::fbtcp) fn complete(&mut self, sock: &mut View) {
         let Some(restore) = self.restore.take() else { return };
         self.coverage.add("recoveries completed");
@@ -36,12 +36,12 @@ impl State {
         sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(LEAST);
     }
 
-    /// A timeout; W = 1 is the kernel's.
+    /// Handles a timeout; the kernel sets W to 1.
     pub(in crate::models::fbtcp) fn time_out(&mut self, sock: &mut View) {
         self.coverage.add("timeouts");
         sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(LEAST);
         self.restore = None;
-        (self.step.whole, self.step.left) = (0, 0); // earns no more
+        (self.step.whole, self.step.left) = (0, 0); // the running step ends
         self.no_rule();
     }
 
