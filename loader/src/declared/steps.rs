@@ -94,7 +94,8 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
             Ok(Undo::Unload(name))
         }
         Work::Swap(request, source) => {
-            warnings.extend(ops::swap_and_count(name, request, Ok(source.clone()), Tunables::FromRequest, false)?.warnings);
+            warnings
+                .extend(ops::swap_and_count(name, request, Ok(source.clone()), Tunables::FromRequest, false)?.warnings);
             Ok(Undo::Rollback(name))
         }
         Work::Set => {
