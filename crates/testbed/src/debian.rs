@@ -6,6 +6,7 @@ use crate::kernel::skipped;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
 
 /// A Perl script, which a clean Debian can run. It opens a connection under the congestion control that its argument
 /// names, sends all the time, and writes the number of received bytes to /tmp/sent.
@@ -65,8 +66,11 @@ pub fn unpack(suite: &str, packages: &str, root: &Path) {
 /// # Panics
 /// They cannot be made.
 pub fn release_packages(output: &Path) {
+    static MADE: Once = Once::new();
     let target = built().join("..");
-    succeed(Command::new(repository().join("deploy/package.sh")).env("CARGO_TARGET_DIR", &target));
+    MADE.call_once(|| {
+        succeed(Command::new(repository().join("deploy/package.sh")).env("CARGO_TARGET_DIR", &target));
+    });
     succeed(Command::new("cp").arg("-r").arg(target.join("package")).arg(output));
 }
 

@@ -34,7 +34,8 @@ stat -c "%a %U %G %n" /etc/hotcc/feeder.toml
 grep -c "^hotcc:" /etc/group
 say runs
 hotcc load dtcp --as pkg_old
-stat -c "%a %U %G" /sys/fs/bpf/hotcc/signal/radio_slots
+sinr-feeder init
+stat -c "%a %U %G" /run/hotcc/bpf/signal/radio_slots
 perl -e "$SENDER" pkg_old &
 connection=$!
 until [ -s /tmp/sent ]; do sleep 0.1; done
