@@ -27,7 +27,7 @@ if [[ ! -d $(rustc --print target-libdir --target "$TARGET") ]]; then
 fi
 for tool in "${TOOLS[@]}"; do
 	[[ -e $tools/$tool ]] && continue
-	cargo install --quiet --debug --locked --no-default-features --root "$tools" "$tool" ||
+	cargo install --quiet --locked --no-default-features --root "$tools" "$tool" ||
 		die "cannot build $tool: it comes from crates.io, once"
 	touch "$tools/$tool"
 done
