@@ -111,14 +111,11 @@ validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-int
 soak *args: build
     target/release/hotcc-bench soak {{ args }}
 
-# Make a .deb, an .rpm and SHA256SUMS in target/package: programs, manual pages, completions, units.
+# Make a .deb, an .rpm and SHA256SUMS in target/package: static programs, manual pages, completions, units.
 package:
-    # The C library stays shared: a static one crashes when it looks up groups or hosts in one of the system's plug-ins.
-    LIBBPF_SYS_LIBRARY_PATH="/usr/lib/$(gcc -print-multiarch)" \
-        cargo build --release -p hotcc -p sinr-feeder -p pep-agent --bins --features hotcc/static
-    deploy/package.sh target/release target/package
+    deploy/package.sh
 
-# Install, upgrade and purge the .deb: in a clean Debian 12 and 13, and in a virtual machine with systemd, as the manual says.
+# Install, upgrade and purge the packages: in clean Debians, and in a virtual machine with systemd, as the manual says.
 test-package:
     cargo test --workspace --test package --test installed -- --include-ignored --show-output
 

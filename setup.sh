@@ -121,8 +121,10 @@ missing_packages() {
 	have xz || echo xz-utils
 	have zstd || echo zstd
 	have depmod || echo kmod
-	# for the packages: to build the .rpm, to make a root file system to install into, to check units
-	have rpmbuild || echo rpm
+	# for the packages: to link static programs, to look into the .rpm, to make a root file system to install into, to check
+	# units
+	have musl-gcc || echo musl-tools
+	have rpm || echo rpm
 	have mmdebstrap || echo mmdebstrap
 	have systemd-analyze || echo systemd
 	# fetches recorded traces
@@ -142,8 +144,8 @@ is_debian() {
 other_distribution() {
 	local tool tools=(clang gcc make pkg-config) missing=()
 	if ! $minimal; then
-		tools+=(clang-format ip iperf3 prometheus tcpdump tshark nft nats-server iw dbus-daemon qemu-system-x86_64 rpmbuild \
-			systemd-analyze just)
+		tools+=(clang-format ip iperf3 prometheus tcpdump tshark nft nats-server iw dbus-daemon qemu-system-x86_64 musl-gcc \
+			rpm systemd-analyze just)
 	fi
 	for tool in "${tools[@]}"; do
 		have "$tool" || missing+=("$tool")
@@ -176,7 +178,8 @@ other_distribution() {
 		dbus-daemon       dbus-daemon               dbus
 		python-dbusmock   python3-dbusmock          python-dbusmock
 		QEMU              qemu-system-x86-core      qemu-system-x86
-		rpmbuild          rpm-build                 rpm-tools
+		musl-gcc          musl-gcc                  musl
+		rpm               rpm                       rpm-tools
 		systemd-analyze   systemd                   systemd
 		just              just                      just
 		Install these (no service needs to run), then run ./setup.sh again.

@@ -1,76 +1,82 @@
 #!/usr/bin/env bash
-# Makes a .deb and an .rpm of built programs, and SHA256SUMS.
+# Makes a .deb and an .rpm of static programs in target/package, and SHA256SUMS. loader/Cargo.toml lists their files.
 #
-# usage: deploy/package.sh PROGRAMS OUTPUT      PROGRAMS: folder of the built programs; OUTPUT: folder, emptied first
+# The programs are linked with musl, as a static glibc loads plug-ins of the system's libc to look up groups and hosts, and
+# crashes in them. libelf and zlib are compiled from the sources that libbpf-sys carries: elfutils' own build refuses musl.
 
 set -euo pipefail
-(($# == 2)) || {
-	sed -n '2,4s/^# \{0,1\}//p' "$0" >&2
-	exit 2
-}
-programs=$(realpath "$1")
-mkdir -p "$2"
-output=$(realpath "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly SHIPPED=(hotcc sinr-feeder pep-agent)
-readonly OLDEST_LIBC=2.36 # of Debian 12, the oldest distribution that the packages are for
-version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
-find "$output" -mindepth 1 -delete
-tree=$output/build/tree
+readonly TARGET=x86_64-unknown-linux-musl
+readonly TOOLS=(cargo-deb@3.8.0 cargo-generate-rpm@0.21.1)
+CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+export CARGO_TARGET_DIR
+readonly tools=$CARGO_TARGET_DIR/tools programs=$CARGO_TARGET_DIR/$TARGET/release output=$CARGO_TARGET_DIR/package
 
-# --- the files of both packages -------------------------------------------------------------------------------------
-
-mkdir -p "$tree"/usr/share/{man/man1,bash-completion/completions,zsh/vendor-completions,fish/vendor_completions.d}
-for program in "${SHIPPED[@]}"; do
-	install -D -s -t "$tree/usr/bin" "$programs/$program"
-	"$programs/$program" man "$tree/usr/share/man/man1"
-	"$programs/$program" completions bash >"$tree/usr/share/bash-completion/completions/$program"
-	"$programs/$program" completions zsh >"$tree/usr/share/zsh/vendor-completions/_$program"
-	"$programs/$program" completions fish >"$tree/usr/share/fish/vendor_completions.d/$program.fish"
-done
-gzip -9n "$tree"/usr/share/man/man1/*.1
-install -D -m 644 -t "$tree/usr/lib/systemd/system" deploy/*.service
-install -D -m 644 deploy/sysusers.conf "$tree/usr/lib/sysusers.d/hotcc.conf"
-install -D -m 644 deploy/tmpfiles.conf "$tree/usr/lib/tmpfiles.d/hotcc.conf"
-install -D -m 644 -t "$tree/usr/share/hotcc" deploy/prometheus-rules.yml deploy/grafana-dashboard.json
-install -D -m 644 -t "$tree/etc/hotcc" deploy/config/*.toml
-install -d "$tree/usr/share/doc/hotcc"
-cat LICENSE.md LICENSE-MIT LICENSE-APACHE >"$tree/usr/share/doc/hotcc/copyright"
-
-# --- Debian ---------------------------------------------------------------------------------------------------------
-
-cp -r deploy/debian "$tree/DEBIAN"
-(cd "$tree" && find etc -type f -printf '/%p\n' | sort) >"$tree/DEBIAN/conffiles"
-libc=$(objdump -T "$tree"/usr/bin/* | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1)
-if [[ $(printf '%s\n' "$libc" "GLIBC_$OLDEST_LIBC" | sort -V | tail -n 1) != "GLIBC_$OLDEST_LIBC" ]]; then
-	echo "package.sh: the programs need $libc, newer than $OLDEST_LIBC: build them on Debian 12" >&2
+die() {
+	printf 'package.sh: %s\n' "$@" >&2
 	exit 1
+}
+
+# --- tools ----------------------------------------------------------------------------------------------------------
+
+command -v musl-gcc >/dev/null || die "musl-gcc is not installed: run ./setup.sh, or apt-get install musl-tools"
+if [[ ! -d $(rustc --print target-libdir --target "$TARGET") ]]; then
+	rustup target add "$TARGET" ||
+		die "this Rust toolchain has no $TARGET, and rustup cannot fetch it: install the toolchain's package for musl"
 fi
-cat >"$tree/DEBIAN/control" <<END
-Package: hotcc
-Version: $version
-Architecture: amd64
-Maintainer: the hotcc authors <hotcc@localhost>
-Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
-Depends: passwd, libc6 (>= ${libc#GLIBC_}), libgcc-s1
-Section: net
-Priority: optional
-Description: TCP congestion control as BPF programs
- Loads, tunes, swaps and watches TCP congestion controls on a stock kernel, feeds
- them radio readings, and runs the agents of a performance-enhancing proxy.
-END
-chmod -R go-w "$tree"
-dpkg-deb --root-owner-group -Zzstd --build "$tree" "$output/hotcc_${version}_amd64.deb"
-rm -r "$tree/DEBIAN"
+for tool in "${TOOLS[@]}"; do
+	[[ -e $tools/$tool ]] && continue
+	cargo install --quiet --locked --no-default-features --root "$tools" "$tool" ||
+		die "cannot build $tool: it comes from crates.io, once"
+	touch "$tools/$tool"
+done
 
-# --- RPM ------------------------------------------------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------------------------
 
-mv "$tree/usr/share/zsh/vendor-completions" "$tree/usr/share/zsh/site-functions"
-rpmbuild --quiet -bb --target x86_64 --define "_topdir $output/build/rpm" --define "_rpmdir $output" \
-	--define "_rpmfilename %%{NAME}-%%{VERSION}.%%{ARCH}.rpm" --define "_binary_payload w9.zstdio" \
-	--define "version $version" --define "libc ${libc#GLIBC_}" --define "tree $tree" deploy/hotcc.spec
+libbpf=$(cargo metadata --format-version 1 --locked --filter-platform "$TARGET" | grep -o '"[^"]*/libbpf-sys-[^"/]*/Cargo.toml"' | sort -u)
+libbpf=$(dirname "${libbpf//\"/}")
+libraries=$CARGO_TARGET_DIR/$TARGET/$(basename "$libbpf")
+if [[ ! -e $libraries/libelf.a ]]; then
+	rm -rf "$libraries"
+	mkdir -p "$libraries"/{elf,z}
+	# what elfutils' configure finds out
+	cat >"$libraries/config.h" <<-'END'
+		#define HAVE_DECL_MEMPCPY 1
+		#define HAVE_DECL_MEMRCHR 1
+		#define HAVE_DECL_POWEROF2 1
+		#define HAVE_DECL_REALLOCARRAY 1
+		#define HAVE_ERR_H 1
+		#define HAVE_GCC_STRUCT 1
+		#define HAVE_MREMAP 1
+		#define HAVE_VISIBILITY 1
+		#include <eu-config.h>
+	END
+	compile=(musl-gcc -c -O2 -fPIC -std=gnu99 -D_GNU_SOURCE)
+	(cd "$libraries/z" && "${compile[@]}" -DHAVE_UNISTD_H "$libbpf"/zlib/*.c)
+	(cd "$libraries/elf" && "${compile[@]}" -DHAVE_CONFIG_H -I"$libraries" -I"$libbpf"/{elfutils/libelf,elfutils/lib,zlib} \
+		"$libbpf"/elfutils/libelf/*.c)
+	ar rcsD "$libraries/libz.a" "$libraries"/z/*.o
+	ar rcsD "$libraries/libelf.a" "$libraries"/elf/*.o
+fi
+# linux/ and asm/ are the kernel's, and not musl's: looked for last
+kernel_headers=/usr/include/$(gcc -print-multiarch)
+LIBBPF_SYS_LIBRARY_PATH_x86_64_unknown_linux_musl=$libraries \
+	LIBBPF_SYS_EXTRA_CFLAGS="-I$libbpf/elfutils/libelf -I$libbpf/zlib -idirafter /usr/include -idirafter $kernel_headers" \
+	cargo build --release --locked --target "$TARGET" -p hotcc -p sinr-feeder -p pep-agent --bins --features hotcc/static
+strip "$programs"/{hotcc,sinr-feeder,pep-agent}
+deploy/pages.sh "$programs"
 
-rm -r "$output/build"
-(cd "$output" && sha256sum ./*.deb ./*.rpm | sed 's|\./||' >SHA256SUMS)
-cat "$output/SHA256SUMS"
+# --- packages -------------------------------------------------------------------------------------------------------
+
+export PATH=$tools/bin:$PATH
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
+export SOURCE_DATE_EPOCH
+version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
+rm -rf "$output"
+mkdir -p "$output"
+cd loader
+cargo deb --no-build --no-strip --compress-system --target "$TARGET" --output "$output/hotcc_${version}_amd64.deb"
+cargo generate-rpm --payload-compress gzip --target "$TARGET" --output "$output/hotcc-$version.x86_64.rpm"
+cd "$output"
+sha256sum -- *.deb *.rpm | tee SHA256SUMS

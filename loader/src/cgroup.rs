@@ -2,11 +2,10 @@
 //! directory.
 
 use hotcc_host::error::{Error, Result, Tried};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, fstatfs};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-const CGROUP2_MAGIC: i64 = 0x6367_7270;
 
 /// How to mount cgroup v2, and a case in which it is mounted but hidden.
 pub(crate) const MOUNT_CGROUP2: &str = "mount -t cgroup2 none /sys/fs/cgroup/unified (`ip netns exec` hides cgroup v2: use `nsenter --net=/run/netns/NAME` instead)";
@@ -41,7 +40,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     }
     let tried = || format!("cannot open the cgroup {}", path.display());
     let directory = File::open(path).tried(tried)?;
-    if nix::sys::statfs::fstatfs(&directory).tried(tried)?.filesystem_type().0 != CGROUP2_MAGIC {
+    if fstatfs(&directory).tried(tried)?.filesystem_type() != CGROUP2_SUPER_MAGIC {
         return Err(Error::failed(format!("{} is not a cgroup (v2); {advice}", path.display())));
     }
     Ok(directory)

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Kind, Result, Tried};
 use nix::sched::{CloneFlags, setns};
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::linux::fs::MetadataExt;
@@ -86,9 +87,8 @@ impl NetNs {
 /// Opens a namespace. Plain files are rejected: `ip netns add` and `del` leave such files while they work, and after a
 /// crash.
 fn open(path: &Path) -> std::io::Result<NetNs> {
-    const NSFS_MAGIC: i64 = 0x6e73_6673;
     let file = File::open(path)?;
-    if nix::sys::statfs::fstatfs(&file)?.filesystem_type().0 != NSFS_MAGIC {
+    if fstatfs(&file)?.filesystem_type() != NSFS_MAGIC {
         return Err(std::io::ErrorKind::InvalidData.into());
     }
     let inode = file.metadata()?.st_ino();

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_testbed::command::succeed;
-use hotcc_testbed::debian;
+use hotcc_testbed::debian::{self, Asset};
 use hotcc_testbed::kernel::exclusive;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// A script that runs in its own mount and PID namespaces, as `sh -c SCRIPT ROOT`: ROOT is a clean Debian, with the
@@ -33,6 +34,8 @@ stat -c "%a %U %G %n" /etc/hotcc/feeder.toml
 grep -c "^hotcc:" /etc/group
 say runs
 hotcc load dtcp --as pkg_old
+sinr-feeder init
+stat -c "%a %U %G" /run/hotcc/bpf/signal/radio_slots
 perl -e "$SENDER" pkg_old &
 connection=$!
 until [ -s /tmp/sent ]; do sleep 0.1; done
@@ -76,51 +79,111 @@ const RPM: [(&str, &str); 4] = [
     ("PURGE", "rpm -e hotcc >/tmp/rpm.log 2>&1; rm -r /etc/hotcc"),
 ];
 
+/// libelf1, as programs that tests build are not static.
 #[test]
 fn the_package_installs_upgrades_and_leaves_nothing() {
-    installs_upgrades_and_leaves_nothing(
-        "the_package_installs_upgrades_and_leaves_nothing",
-        "bookworm",
-        "libelf1",
-        DEB,
-    );
-}
-
-#[test]
-#[ignore = "fetches another Debian, a minute: `just test-package`"]
-fn the_package_does_so_on_the_next_debian() {
-    installs_upgrades_and_leaves_nothing("the_package_does_so_on_the_next_debian", "trixie", "libelf1", DEB);
-}
-
-#[test]
-#[ignore = "fetches another Debian, a minute: `just test-package`"]
-fn the_rpm_does_so() {
-    installs_upgrades_and_leaves_nothing("the_rpm_does_so", "bookworm", "libelf1,rpm", RPM);
-}
-
-/// Runs the script. `others` are the packages of this Debian in addition to a minimal system; they include libelf1,
-/// because programs built for tests are not static.
-fn installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, commands: [(&str, &str); 4]) {
-    if !debian::can_be_made(test) {
-        return;
+    const NAME: &str = "the_package_installs_upgrades_and_leaves_nothing";
+    if debian::can_be_made(NAME, &[]) {
+        installs_upgrades_and_leaves_nothing(NAME, "bookworm", "libelf1", DEB, debian::test_package);
     }
+}
+
+#[test]
+fn both_packages_have_the_same_files() {
+    let in_rpm = |asset: Asset| {
+        let dest = format!("/{}", asset.dest).replace("vendor-completions/", "site-functions/");
+        // Debian's package changes the owner and the permissions of this one when it is installed.
+        let mode = if asset.source.ends_with("feeder.toml") { "640".into() } else { asset.mode };
+        Asset { dest, mode, ..asset }
+    };
+    let deb: Vec<Asset> = debian::assets(&debian::metadata("deb")).into_iter().map(in_rpm).collect();
+    assert_eq!(deb, debian::assets(&debian::metadata("generate-rpm")));
+}
+
+#[test]
+#[ignore = "builds static programs, minutes: `just test-package`"]
+fn the_static_package_does_so() {
+    release_installs_upgrades_and_leaves_nothing("the_static_package_does_so", "bookworm", "", DEB);
+}
+
+#[test]
+#[ignore = "builds static programs, minutes: `just test-package`"]
+fn the_static_package_does_so_on_an_older_debian() {
+    release_installs_upgrades_and_leaves_nothing("the_static_package_does_so_on_an_older_debian", "bullseye", "", DEB);
+}
+
+#[test]
+#[ignore = "builds static programs, minutes: `just test-package`"]
+fn the_static_package_does_so_on_the_next_debian() {
+    release_installs_upgrades_and_leaves_nothing("the_static_package_does_so_on_the_next_debian", "trixie", "", DEB);
+}
+
+#[test]
+#[ignore = "builds static programs, minutes: `just test-package`"]
+fn the_rpm_does_so() {
+    release_installs_upgrades_and_leaves_nothing("the_rpm_does_so", "bookworm", "rpm", RPM);
+}
+
+/// With the packages that `just package` makes: a clean Debian has what they need.
+fn release_installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, commands: [(&str, &str); 4]) {
+    if debian::can_be_made(test, &["musl-gcc", "rpm"]) {
+        installs_upgrades_and_leaves_nothing(test, suite, others, commands, |packages| {
+            debian::release_packages(packages);
+            succeed(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(packages));
+            let version = env!("CARGO_PKG_VERSION");
+            fs::rename(packages.join(format!("hotcc_{version}_amd64.deb")), packages.join("hotcc.deb")).unwrap();
+            fs::rename(packages.join(format!("hotcc-{version}.x86_64.rpm")), packages.join("hotcc.rpm")).unwrap();
+            let files = succeed(Command::new("rpm").args(["-q", "-p", "-l"]).arg(packages.join("hotcc.rpm")));
+            let files: Vec<&str> = files.lines().collect();
+            has_files(&files);
+            are_static(&packages.join("hotcc.deb"));
+        });
+    }
+}
+
+/// Programs that need no interpreter (the dynamic linker) and no library run on any libc.
+fn are_static(deb: &Path) {
+    let unpacked = tempfile::tempdir().unwrap();
+    succeed(Command::new("dpkg-deb").arg("--extract").arg(deb).arg(unpacked.path()));
+    for program in ["hotcc", "sinr-feeder", "pep-agent"] {
+        let program = unpacked.path().join("usr/bin").join(program);
+        let headers = succeed(Command::new("readelf").args(["--wide", "--program-headers", "--dynamic"]).arg(&program));
+        assert!(headers.contains("LOAD"), "{headers}");
+        assert!(!headers.contains("INTERP") && !headers.contains("(NEEDED)"), "not static: {headers}");
+    }
+}
+
+/// `others`: packages in this Debian beyond a minimum. `make`: puts hotcc.deb, hotcc.rpm or both into a folder.
+fn installs_upgrades_and_leaves_nothing(
+    test: &str,
+    suite: &str,
+    others: &str,
+    commands: [(&str, &str); 4],
+    make: impl Fn(&Path),
+) {
     let Some(_lock) = exclusive(test) else { return };
     let scratch = tempfile::tempdir().unwrap();
     let root = scratch.path().join("root");
     debian::unpack(suite, others, &root);
-    let packages = root.join("packages");
-    debian::make_packages(&packages);
-    succeed(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&packages));
-    let version = env!("CARGO_PKG_VERSION");
-    fs::rename(packages.join(format!("hotcc_{version}_amd64.deb")), packages.join("hotcc.deb")).unwrap();
-    fs::rename(packages.join(format!("hotcc-{version}.x86_64.rpm")), packages.join("hotcc.rpm")).unwrap();
-    let rpm_files = succeed(Command::new("rpm").args(["-q", "-p", "-l"]).arg(packages.join("hotcc.rpm")));
+    make(&root.join("packages"));
 
     let mut unshare = Command::new("unshare");
     unshare.env("SENDER", debian::SENDER).envs(commands);
     unshare.args(["--mount", "--pid", "--fork", "sh", "-c", IN_ROOT]).arg(&root);
     let output = succeed(&mut unshare);
-    let installed: Vec<&str> = said(&output, "installed").lines().collect();
+    has_files(&said(&output, "installed").lines().collect::<Vec<_>>());
+    assert_eq!(said(&output, "configuration"), "640 root hotcc /etc/hotcc/feeder.toml\n1");
+    assert!(said(&output, "runs").contains("pkg_old loaded"), "{output}");
+    assert!(said(&output, "runs").ends_with("660 root hotcc"), "a feeder in the group must be able to write: {output}");
+    let upgraded = said(&output, "upgraded");
+    assert!(upgraded.contains("\"pkg_old\""), "an upgrade must keep what is loaded: {upgraded}");
+    assert!(upgraded.contains("\"connections_current\": 1"), "an upgrade must keep connections: {upgraded}");
+    assert!(upgraded.contains("listen = \"127.0.0.1:9720\""), "an upgrade must keep the configuration: {upgraded}");
+    assert_eq!(said(&output, "purged"), "0\n");
+}
+
+/// Checks that a package has a file of each kind.
+fn has_files(files: &[&str]) {
     for file in [
         "/usr/bin/hotcc",
         "/usr/bin/pep-agent",
@@ -131,6 +194,8 @@ fn installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, c
         "/usr/lib/sysusers.d/hotcc.conf",
         "/usr/lib/tmpfiles.d/hotcc.conf",
         "/usr/share/bash-completion/completions/hotcc",
+        "/usr/share/doc/hotcc/copyright",
+        "/usr/share/fish/vendor_completions.d/hotcc.fish",
         "/usr/share/hotcc/grafana-dashboard.json",
         "/usr/share/hotcc/prometheus-rules.yml",
         "/usr/share/man/man1/hotcc-apply.1.gz",
@@ -139,14 +204,6 @@ fn installs_upgrades_and_leaves_nothing(test: &str, suite: &str, others: &str, c
         "/etc/hotcc/border.toml",
         "/etc/hotcc/hotcc.toml",
     ] {
-        assert!(installed.contains(&file), "{file} is not installed");
-        assert!(rpm_files.lines().any(|line| line == file), "the .rpm has no {file}");
+        assert!(files.contains(&file), "{file} is not in the package: {files:?}");
     }
-    assert_eq!(said(&output, "configuration"), "640 root hotcc /etc/hotcc/feeder.toml\n1");
-    assert!(said(&output, "runs").contains("pkg_old loaded"), "{output}");
-    let upgraded = said(&output, "upgraded");
-    assert!(upgraded.contains("\"pkg_old\""), "an upgrade must keep what is loaded: {upgraded}");
-    assert!(upgraded.contains("\"connections_current\": 1"), "an upgrade must keep connections: {upgraded}");
-    assert!(upgraded.contains("listen = \"127.0.0.1:9720\""), "an upgrade must keep the configuration: {upgraded}");
-    assert_eq!(said(&output, "purged"), "0\n");
 }

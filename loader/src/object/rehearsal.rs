@@ -33,8 +33,8 @@ pub(super) fn rehearse(origin: &str, work: impl FnOnce() -> io::Result<()>) -> R
     let cannot = || format!("cannot check {origin} in a child process");
     let (mut reader, writer) = io::pipe().tried(cannot)?;
     let parent = getpid();
-    // SAFETY: the child runs `perform` and ends. glibc keeps the allocator usable after a fork. The child has only this
-    // thread, and no other thread of the parent holds the lock of `libbpf_log` during the fork.
+    // SAFETY: the child runs `perform` and ends. glibc, and musl from 1.2.2 on, keep the allocator usable after a fork. The
+    // child has only this thread, and no other thread of the parent holds the lock of `libbpf_log` during the fork.
     let forked = libbpf_log::alone(|| unsafe { fork() }).tried(cannot)?;
     let ForkResult::Parent { child } = forked else {
         let done = catch_unwind(AssertUnwindSafe(|| perform(parent, writer, work)));
