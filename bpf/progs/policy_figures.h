@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the connections of each policy rule did, counted when one ends or leaves its rule, whatever congestion control
- * it ran. Layout: loader/src/policy/figures/layout.rs. For policy and sock_migrate.
+ * it ran. Layout: loader/src/policy/figures.rs. For policy and sock_migrate.
  */
 #pragma once
 #include "policy_mark.h"
