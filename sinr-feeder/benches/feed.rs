@@ -151,7 +151,7 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
         })
         .collect();
     let sender = Sender::new(port);
-    let play = |length: Duration| {
+    let run_for = |length: Duration| {
         let (start, mut sent) = (Instant::now(), 0);
         while start.elapsed() < length {
             let due = start.elapsed().as_millis() as usize * PER_MS / lines_per_datagram;
@@ -161,12 +161,12 @@ fn cost(sandbox: &Sandbox, lines_per_datagram: usize) {
         }
         (start.elapsed(), sent * lines_per_datagram)
     };
-    play(Duration::from_secs(4)); // afterwards, the links are taken and the periods known
+    run_for(Duration::from_secs(4)); // afterwards, the links are taken and the periods known
     let load = Load::now();
     let applied =
         || metrics(http).iter().filter(|(name, _)| name.contains("readings_total")).map(|(_, n)| n).sum::<f64>();
     let (applied_before, cpu_before) = (applied(), cpu(feeder.child.id()));
-    let (elapsed, sent) = play(Duration::from_secs(10));
+    let (elapsed, sent) = run_for(Duration::from_secs(10));
     sleep(Duration::from_millis(100));
     let used = cpu(feeder.child.id()) - cpu_before;
     println!(

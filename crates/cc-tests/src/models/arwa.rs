@@ -43,11 +43,11 @@ pub struct Arwa {
     pub loss_window: Option<u32>,
     /// Time, sequence number and hint in the storage.
     stored: Option<(u64, u32, u8)>,
-    /// Growth earned but not paid out, in [`PARTS`] of a segment.
-    earned: u64,
-    /// Additions to `earned` since it was last 0: each may cost the algorithm the last digit of Q16.
+    /// Credit: growth that is due and not yet in W, in [`PARTS`] of a segment.
+    credit: u64,
+    /// Additions to `credit` since it was last 0: each may cost the algorithm the last digit of Q16.
     additions: u64,
-    /// Whether the clamp took a segment that the algorithm's rounding may have left in its account.
+    /// Whether the clamp took a segment that the algorithm's rounding may have left in its credit.
     left_at_clamp: bool,
     /// Whether a hint raised W in the hook just called.
     grew: bool,
@@ -108,7 +108,7 @@ impl Arwa {
             acted_us: 0,
             loss_window: None,
             stored: None,
-            earned: 0,
+            credit: 0,
             additions: 0,
             left_at_clamp: false,
             grew: false,
@@ -118,7 +118,7 @@ impl Arwa {
     }
 
     fn empty_account(&mut self) {
-        (self.earned, self.additions, self.left_at_clamp) = (0, 0, false);
+        (self.credit, self.additions, self.left_at_clamp) = (0, 0, false);
     }
 
     /// Returns a hint that was not seen before (line 4).
@@ -198,11 +198,11 @@ impl Arwa {
         let gentle = window * u64::from(sock.mss) > u64::from(self.tunables.gentle_bytes); // line 13
         self.coverage.gentle_growth += u64::from(gentle);
         self.coverage.full_growth += u64::from(!gentle);
-        self.earned += window * u64::from(percent) * if gentle { 1 } else { 2 };
+        self.credit += window * u64::from(percent) * if gentle { 1 } else { 2 };
         self.additions += 1;
         self.grew = true;
-        let whole = self.earned / PARTS;
-        self.earned %= PARTS;
+        let whole = self.credit / PARTS;
+        self.credit %= PARTS;
         let grown = (window + whole).min(u64::from(limit));
         self.coverage.whole_segments += u64::from(whole > 0);
         if grown < window + whole {
@@ -214,7 +214,7 @@ impl Arwa {
 
     /// Returns whether the last segment paid out may not be a whole one in Q16 yet.
     fn may_be_late(&self) -> bool {
-        self.earned * 65_536 < self.additions * PARTS
+        self.credit * 65_536 < self.additions * PARTS
     }
 
     /// Compares the private state, by name.
@@ -307,7 +307,7 @@ impl Model for Arwa {
         }
         if want.snd_cwnd.wrapping_sub(got.snd_cwnd) == 1 && grew && self.may_be_late() {
             self.rounding.late += 1;
-            self.earned += PARTS; // it is paid out with the next growth
+            self.credit += PARTS; // it is paid out with the next growth
         } else if got.snd_cwnd.wrapping_sub(want.snd_cwnd) == 1 && grew && self.left_at_clamp {
             self.rounding.late += 1;
             self.left_at_clamp = false;
