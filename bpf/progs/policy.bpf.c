@@ -121,9 +121,10 @@ static __always_inline bool ask_for_the_end(struct tcp_sock *tp)
 {
 	u32 flags = 0;
 
-	return !bpf_getsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)) &&
-	       (flags |= BPF_SOCK_OPS_STATE_CB_FLAG,
-		!bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)));
+	if (bpf_getsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags)))
+		return false;
+	flags |= BPF_SOCK_OPS_STATE_CB_FLAG;
+	return !bpf_setsockopt(tp, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, &flags, sizeof(flags));
 }
 
 /* Applies the rules to the open sockets of one network namespace, or only counts. */

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include "policy_mark.h"
+#include <hotcc/fixed.h>
 
 /* Values below 2^32 on a scale with 16 buckets for each power of two: 464 are used. */
 #define FIGURE_BUCKETS 512
@@ -30,7 +31,7 @@ struct policy_figures {
 	u32 buckets[FIGURES][FIGURE_BUCKETS];
 };
 
-/* By policy_rule.id. The loader makes the entries; the map outlives the rules, and those that stay keep their figures. */
+/* By policy_rule.id. The loader creates the entries. The map outlives a policy: rules that stay keep their figures. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -102,27 +103,15 @@ static __always_inline void policy_begin(void *sk, const struct tcp_sock *tp, u6
 	start->retransmits = tp->total_retrans;
 	start->timeouts = timeouts(tp);
 	start->busy_ticks = busy_ticks(tp);
-	for (int i = 0; i < POLICY_MARK_NAME; i++)
-		start->cc_name[i] = cc_name[i];
+	policy_copy_name(start->cc_name, cc_name);
 }
 
 static __always_inline u32 figure_bucket(u64 value)
 {
-	u32 v = value > 0xffffffff ? 0xffffffff : value, exponent = 4;
+	u64 v = min(value, 0xffffffffULL);
+	u32 exponent = log2_bucket(v + 1) - 1; /* of the power of two at or below v */
 
-	if (v < 16)
-		return v;
-	if (v >> 16 >> exponent)
-		exponent += 16;
-	if (v >> 8 >> exponent)
-		exponent += 8;
-	if (v >> 4 >> exponent)
-		exponent += 4;
-	if (v >> 2 >> exponent)
-		exponent += 2;
-	if (v >> 1 >> exponent)
-		exponent += 1;
-	return (exponent - 3) * 16 + (v >> (exponent - 4) & 15);
+	return v < 16 ? v : (exponent - 3) * 16 + (v >> (exponent - 4) & 15);
 }
 
 static __always_inline void add_figure(struct policy_figures *figures, enum policy_figure which, u64 value)

@@ -43,6 +43,12 @@ static __always_inline bool policy_same_name(const char a[POLICY_MARK_NAME], con
 	return true;
 }
 
+static __always_inline void policy_copy_name(char to[POLICY_MARK_NAME], const char from[POLICY_MARK_NAME])
+{
+	for (int i = 0; i < POLICY_MARK_NAME; i++)
+		to[i] = from[i];
+}
+
 /* Records that `by` gave the socket this congestion control. */
 static __always_inline void policy_put_mark(void *sk, u32 by, const char cc_name[POLICY_MARK_NAME])
 {
@@ -51,8 +57,7 @@ static __always_inline void policy_put_mark(void *sk, u32 by, const char cc_name
 	if (!mark)
 		return;
 	mark->by = by;
-	for (int i = 0; i < POLICY_MARK_NAME; i++)
-		mark->cc_name[i] = cc_name[i];
+	policy_copy_name(mark->cc_name, cc_name);
 }
 
 static __always_inline enum policy_chooser policy_chooser(const struct tcp_sock *tp, const struct policy_mark *mark)
