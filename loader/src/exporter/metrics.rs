@@ -260,6 +260,19 @@ impl Page<'_> {
         self.family((name, help, MetricType::Counter), samples, put)
     }
 
+    fn histograms<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        scale: &Scale,
+        samples: impl IntoIterator<Item = (Labels<'l>, Log2Histogram)>,
+    ) -> fmt::Result {
+        self.family((name, help, MetricType::Histogram), samples, |mut e, h| {
+            let count = h.buckets.iter().sum();
+            e.encode_histogram::<NoLabelSet>(scale.sum(&h), count, &scale.buckets(&h), None)
+        })
+    }
+
     fn info<'l>(&mut self, name: &str, help: &str, sets: impl IntoIterator<Item = Labels<'l>>) -> fmt::Result {
         let samples = sets.into_iter().map(|labels| (Vec::new(), labels));
         self.family((name, help, MetricType::Info), samples, |mut e, labels| e.encode_info(&labels))
@@ -349,11 +362,8 @@ impl Page<'_> {
             ("hotcc_flow_duration_seconds", "Time that each flow used the algorithm", DURATION, |s| &s.duration_ms),
         ];
         for (name, help, scale, pick) in &histograms {
-            let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), pick(s)));
-            self.family((name, help, MetricType::Histogram), samples, |mut e, h| {
-                let count = h.buckets.iter().sum();
-                e.encode_histogram::<NoLabelSet>(scale.sum(h), count, &scale.buckets(h), None)
-            })?;
+            let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), *pick(s)));
+            self.histograms(name, help, scale, samples)?;
         }
         Ok(())
     }
@@ -465,10 +475,7 @@ impl Page<'_> {
         ];
         for (place, (name, help, scale)) in histograms.iter().enumerate() {
             let samples = stats.rules.iter().map(|rule| (labels(rule), rule.distributions[place].log2()));
-            self.family((name, help, MetricType::Histogram), samples, |mut e, h| {
-                let count = h.buckets.iter().sum();
-                e.encode_histogram::<NoLabelSet>(scale.sum(&h), count, &scale.buckets(&h), None)
-            })?;
+            self.histograms(name, help, scale, samples)?;
         }
         Ok(())
     }

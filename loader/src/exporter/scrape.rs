@@ -35,7 +35,7 @@ impl Scraper {
             let walk = threads.spawn(|| twice(|| count_sockets(flows)));
             let (algorithms, stats) = (twice(algorithms), twice(stats));
             let (radio, commands) = (twice(|| links(*max_links)), twice(counters::counters));
-            let (rx, policy) = (twice(rx::counters), twice(|| Ok((policy::shown()?, policy::figures::read()?))));
+            let (rx, policy) = (twice(rx::counters), twice(policy::rules_and_figures));
             let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
             (groups, algorithms, stats, radio, commands, rx, policy)
         });

@@ -1,7 +1,7 @@
 //! Figures of the connections of each rule, which the program counts when a connection ends. Layout:
 //! bpf/progs/policy_figures.h.
 
-use super::kernel::current;
+use super::kernel::{Current, current};
 use super::layout::{RuleEntry, TextEntry};
 use crate::registry::need_bpffs;
 use bytemuck::{Pod, Zeroable};
@@ -152,12 +152,11 @@ pub struct Stats {
 pub fn stats() -> Result<Stats> {
     need_root("hotcc policy stats")?;
     need_bpffs()?;
-    read()
+    current()?.as_ref().map_or_else(|| Ok(Stats::default()), figures)
 }
 
-/// Reads the same, for the exporter.
-pub(crate) fn read() -> Result<Stats> {
-    let Some(current) = current()? else { return Ok(Stats::default()) };
+/// Reads the figures of a policy.
+pub(super) fn figures(current: &Current) -> Result<Stats> {
     let path = pins::shared(pins::POLICY_FIGURES).ok_or_else(|| Error::failed("no pin of the policy's figures"))?;
     let map = MapHandle::from_pinned_path(&path).tried(|| format!("cannot open {}", path.display()))?;
     let rules = current.entries.iter().enumerate();

@@ -20,6 +20,8 @@
 //! - `live`: applies the rules to sockets that are already open
 //! - `chosen`: the conditions of a rule as options of a command
 
+use hotcc_host::error::Result;
+
 mod chosen;
 mod explain;
 pub mod figures;
@@ -36,12 +38,17 @@ pub use chosen::Chosen;
 pub(crate) use chosen::Condition;
 pub(crate) use explain::explain_by;
 pub use explain::{Explained, FlowQuery, explain};
-pub use figures::stats;
 pub(crate) use figures::tick_us;
+pub use figures::{Stats, stats};
 pub(crate) use kernel::{Removed, Replaced, current, install, remove, running};
 pub(crate) use live::move_open;
 pub(crate) use ordered::Policy;
 pub(crate) use overlap::overlaps;
-pub(crate) use show::shown;
 pub use show::{Shown, ShownRule, line, show};
 pub(crate) use table::{Rule, RuleTable};
+
+/// Reads the rules that apply and what their connections did, for the exporter: all of one policy.
+pub(crate) fn rules_and_figures() -> Result<(Shown, Stats)> {
+    let Some(current) = current()? else { return Ok((Shown::default(), Stats::default())) };
+    Ok((show::shown(&current)?, figures::figures(&current)?))
+}

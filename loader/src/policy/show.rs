@@ -1,6 +1,6 @@
 //! Reads the rules that apply, for people and programs.
 
-use super::kernel::current;
+use super::kernel::{Current, current};
 use super::layout::{Counts, RuleEntry, TextEntry};
 use crate::registry::need_bpffs;
 use crate::sysctl;
@@ -39,12 +39,11 @@ pub struct Shown {
 pub fn show() -> Result<Shown> {
     need_root("hotcc policy show")?;
     need_bpffs()?;
-    shown()
+    current()?.as_ref().map_or_else(|| Ok(Shown::default()), shown)
 }
 
-/// Like [`show`], but checks neither privileges nor bpffs.
-pub(crate) fn shown() -> Result<Shown> {
-    let Some(current) = current()? else { return Ok(Shown::default()) };
+/// Returns the rules of a policy.
+pub(super) fn shown(current: &Current) -> Result<Shown> {
     let available = sysctl::available()?;
     let rules = current.entries.iter().zip(&current.counts).enumerate();
     let rules = rules.map(|(n, ((entry, text), counts))| shown_rule(n + 1, entry, text, *counts, &available));
