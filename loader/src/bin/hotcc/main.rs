@@ -2,7 +2,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hotcc::ops::{self, Tunables, migrate, run, tune};
-use hotcc::{declared, doctor, exporter, paths, policy, report, rx, status};
+use hotcc::{declared, doctor, exporter, paths, report, rx, status};
 use hotcc_abi::path::PathKey;
 use hotcc_host::error::{Result, Tried};
 use hotcc_host::printable::printable;
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 mod flows;
 mod help;
+mod policy;
 mod show;
 
 /// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
@@ -105,7 +106,7 @@ enum Command {
         #[arg(long, value_name = "NAME|PATH")]
         netns: Vec<String>,
         #[command(flatten)]
-        chosen: policy::Chosen,
+        chosen: hotcc::policy::Chosen,
         /// Only count the sockets that would move, and those that would not, by reason
         #[arg(long)]
         dry_run: bool,
@@ -214,7 +215,7 @@ enum Command {
     #[command(after_help = help::POLICY_HELP)]
     Policy {
         #[command(subcommand)]
-        command: PolicyCommand,
+        command: policy::Command,
     },
     /// Slow down senders from the receiver's side, before they fill the path's queue
     #[command(after_help = help::RX_HELP)]
@@ -266,70 +267,6 @@ enum PathsCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(Subcommand)]
-enum PolicyCommand {
-    /// Make the kernel follow the file, as `hotcc apply` does; with --live, open sockets follow the rules too
-    #[command(after_help = help::POLICY_APPLY_HELP)]
-    Apply {
-        /// The file
-        #[arg(default_value = declared::FILE)]
-        file: PathBuf,
-        /// Also give open sockets the congestion control of the first rule that matches
-        #[arg(long)]
-        live: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show which rule a flow would get, and why not the rules before it
-    #[command(after_help = help::POLICY_TEST_HELP)]
-    Test(PolicyTestArgs),
-    /// Show the rules that apply, in order, with their counters
-    Show {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show what the connections of each rule did: goodput, RTT, retransmissions
-    #[command(after_help = help::POLICY_STATS_HELP)]
-    Stats {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-#[derive(clap::Args)]
-struct PolicyTestArgs {
-    /// Local address and port
-    #[arg(value_name = "LOCAL:PORT")]
-    local: SocketAddr,
-    /// Address and port of the peer [default: none, the socket listens]
-    #[arg(value_name = "REMOTE:PORT")]
-    remote: Option<SocketAddr>,
-    /// Cgroup (v2) of the socket [default: the root]
-    #[arg(long, value_name = "PATH")]
-    cgroup: Option<PathBuf>,
-    /// Network namespace: a name from `ip netns`, or a path [default: the command's own]
-    #[arg(long, value_name = "NAME|PATH")]
-    netns: Option<String>,
-    /// User that opens the connection [default: not known]
-    #[arg(long, value_name = "NUMBER")]
-    uid: Option<u32>,
-    /// Interface of the route [default: not known]
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
-    /// Average SINR of the radio link to the peer [default: not known]
-    #[arg(long, value_name = "DB", allow_negative_numbers = true)]
-    signal: Option<f64>,
-    /// Ask the rules in this file, not those that apply
-    #[arg(long, value_name = "FILE")]
-    file: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -492,15 +429,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             PathsCommand::Show { json } => show::paths::known(&paths::maps::paths()?, json)?,
             PathsCommand::Bump { prefix, json } => show::paths::bumped(prefix, &paths::maps::bump(prefix)?, json)?,
         },
-        Command::Policy { command } => match command {
-            PolicyCommand::Apply { file, live, json } => {
-                let (difference, moved) = declared::apply_live(&file, live)?;
-                show::policy::applied(&difference, moved, json)?;
-            }
-            PolicyCommand::Test(args) => policy_test(args)?,
-            PolicyCommand::Show { json } => show::policy::show(&policy::show()?, json)?,
-            PolicyCommand::Stats { json } => show::policy::stats(&policy::stats()?, json)?,
-        },
+        Command::Policy { command } => command.run()?,
         Command::Rx { command } => match command {
             RxCommand::Load { method, cgroup, profile, set, json } => {
                 show::rx::changed("loaded", &rx::load(&rx::Request { method, cgroup, profile, set })?, json)?;
@@ -515,16 +444,6 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Man(args) => args.write(Cli::command()).tried(|| "cannot write the manual pages".to_owned())?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn policy_test(args: PolicyTestArgs) -> Result<()> {
-    let PolicyTestArgs { local, remote, cgroup, netns, uid, interface, signal: signal_db, file, json } = args;
-    let query = policy::FlowQuery { local, remote, cgroup, netns, uid, interface, signal_db };
-    let explained = match file {
-        Some(file) => declared::explain(&file, &query)?,
-        None => policy::explain(&query)?,
-    };
-    show::policy::explained(&explained, json)
 }
 
 /// Runs the command, prints a summary on stderr, and returns the command's exit status (128 plus the signal number if a
