@@ -33,7 +33,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn whoever_is_not_root_sees_it_in_the_lab() {
     let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
-    // the user `nobody` cannot read root's cache, and has none
+    // the user `nobody` has no cache and cannot read root's
     let cache = tempfile::tempdir().unwrap();
     fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
     copy(&kernel.dir, &cache.path().join("kernels").join(&kernel.release));

@@ -170,7 +170,7 @@ pub fn cached(selector: &Selector) -> Option<Kernel> {
     Store::open().ok()?.cached(selector)
 }
 
-/// Returns the newest matching kernel in the cache; if there is none, fetches the newest in the index.
+/// Returns the newest matching kernel in the cache, or fetches the newest in the index if the cache has no match.
 pub fn ready(selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Kernel> {
     let store = Store::open()?;
     store.cached(selector).map_or_else(|| store.fetch(selector, progress), Ok)

@@ -84,7 +84,7 @@ pub struct AckRecord {
     pub retransmits: u32,
     /// Smoothed RTT.
     pub srtt_us: u32,
-    /// RTT of the latest segment that was delivered; 0 if there is none yet.
+    /// RTT of the latest delivered segment; 0 before the first one.
     pub rtt_us: u32,
     /// Minimum RTT.
     pub min_rtt_us: u32,
@@ -159,7 +159,7 @@ pub struct LinkState {
     pub keeps_records: u32,
     /// Unused.
     pub pad: u32,
-    /// Rate of the policer; 0 if there is none.
+    /// Rate of the policer; 0 without a policer.
     pub police_bps: u64,
     /// Capacity of the policer's bucket, in tokens of a billionth of a bit.
     pub police_tokens: u64,
@@ -199,7 +199,7 @@ pub struct LinkState {
 pub struct FlowWatch {
     /// Offset of the watched field in the algorithm's state.
     pub detail_offset: u32,
-    /// Size of the watched field; 0 if there is none.
+    /// Size of the watched field; 0 without a watched field.
     pub detail_size: u32,
     /// Timeouts so far.
     pub timeouts: u16,

@@ -94,8 +94,8 @@ impl<'a> Scene<'a> {
         if let Some(agents) = &mut agents {
             record.faults.extend(agents.faults()?);
         }
-        let told = agents.and_then(|agents| agents.told()).map(|told| format!("{end_s} {told}"));
-        record.events = events.into_iter().chain(told).collect();
+        let faults_made = agents.and_then(|agents| agents.told()).map(|text| format!("{end_s} {text}"));
+        record.events = events.into_iter().chain(faults_made).collect();
         Ok(record)
     }
 
