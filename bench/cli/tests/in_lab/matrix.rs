@@ -20,7 +20,7 @@ fn every_algorithm_on(name: &str, test: &str) {
     build(&["hotcc"]);
     let Some(kernel) = stock_kernel(test, name) else { return };
     let _processor = Processor::take();
-    let column = matrix::run(&kernel, 10_000_000, &mut |line| eprintln!("{line}"));
+    let column = matrix::run(&kernel, 3_000_000, &mut |line| eprintln!("{line}"));
     println!("{}", matrix::table(std::slice::from_ref(&column)));
     let rows = column.rows.unwrap();
     assert!(rows.len() >= hotcc_bpf::ALGOS.len());
