@@ -2,7 +2,7 @@
 
 use crate::common::machine::stock_kernel;
 use crate::common::{routes, run_lab};
-use crate::runs::results;
+use super::runs::results;
 use hotcc_lab::results::locate;
 
 #[test]

@@ -146,7 +146,7 @@ fn a_full_queue_behind_the_border_is_congestion() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let less = [("duration_s = 6", "duration_s = 3"), ("seeds = [1, 2, 3]", "seeds = [1]")];
+    let less = [("duration_s = 6", "duration_s = 4"), ("seeds = [1, 2, 3]", "seeds = [1]")];
     let path = smaller("pep-egress.toml", &less, scratch.path());
     let results = run_lab("vm:6.12", ["loss=0", "cc=mdcubic"], &path, scratch.path());
     let [loss, used] = ["loss_ratio", "utilisation"].map(|metric| results.runs[0].metric(metric, None).unwrap());

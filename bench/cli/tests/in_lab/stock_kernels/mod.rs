@@ -1,0 +1,13 @@
+//! The tests, by subject.
+
+mod cost;
+mod links;
+mod matrix;
+mod objects;
+mod paths;
+mod pep;
+mod pep_on_kernels;
+mod receivers;
+mod runs;
+mod snapshots;
+mod wifi;
