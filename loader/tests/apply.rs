@@ -6,6 +6,7 @@ mod common;
 use common::held_file::opens_without_the_lock;
 use common::*;
 use hotcc::cgroup::cgroup2_root;
+use hotcc_testbed::soak;
 use hotcc_testbed::statistics::median;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -265,16 +266,18 @@ fn files_to_roll_back_to_are_read_without_the_lock() {
 }
 
 #[test]
-fn a_kill_anywhere_leaves_what_diff_reports() {
-    let Some(test) = Applied::new("a_kill_anywhere_leaves_what_diff_reports") else { return };
+fn apply_killed_anywhere_leaves_what_diff_reports() {
+    let Some(test) = Applied::new("apply_killed_anywhere_leaves_what_diff_reports") else { return };
     let change = Change::new(test);
     let steps: Vec<String> = (0..STEPS.len()).map(|n| format!("step{n}")).collect();
     let within = ["pinned", "switched", "defaults", "moved", "noted", "unlinked", "applied"];
     let last = format!("step{}", STEPS.len() - 1);
     let undone = [("HOTCC_KILL_AT", "undo"), ("HOTCC_FAIL_AT", &*last)];
     let kills = steps.iter().map(String::as_str).chain(within).map(|place| vec![("HOTCC_KILL_AT", place)]);
-    for kill in kills.chain([undone.to_vec()]) {
-        assert_eq!(change.apply_at(&kill).status.code(), None, "{kill:?} did not kill");
+    let kills: Vec<_> = kills.chain([undone.to_vec()]).collect();
+    let rounds = usize::try_from(soak::times(1)).unwrap();
+    for kill in kills.iter().cycle().take(rounds * kills.len()) {
+        assert_eq!(change.apply_at(kill).status.code(), None, "{kill:?} did not kill");
         let status = json(&["status", "--json"]);
         for name in ["ap_swap", "ap_set", "ap_new", "ap_old_a", "ap_old_b"] {
             let pinned = status["algorithms"].as_array().unwrap().iter().any(|algorithm| algorithm["name"] == name);
@@ -293,6 +296,7 @@ fn a_kill_anywhere_leaves_what_diff_reports() {
         change.back();
         same(&change.before);
     }
+    soak::report(&format!("apply: {} kills, at {} places", rounds * kills.len(), kills.len()));
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod awake;
 mod border;
 pub mod options;
 mod pep_ingest;
+mod policy;
 mod radio;
 pub mod report;
 mod run_time;
@@ -38,7 +39,7 @@ pub struct Measure {
 }
 
 /// All measures, in the order in which they run.
-pub const MEASURES: [Measure; 9] = [
+pub const MEASURES: [Measure; 10] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
@@ -61,6 +62,7 @@ pub const MEASURES: [Measure; 9] = [
         run: swap::run,
     },
     Measure { name: apply::NAME, about: "time of an apply that changes nothing", run: apply::run },
+    Measure { name: policy::NAME, about: "cost of policy rules per connection and per packet", run: policy::run },
     Measure {
         name: border::NAME,
         about: "cost of the PEP's border on a router's forwarding, and latency of its reports",

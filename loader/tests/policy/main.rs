@@ -5,6 +5,7 @@
 mod common;
 #[path = "../common/fed.rs"]
 mod fed;
+mod replaced;
 mod ruled;
 mod signal;
 mod stats;

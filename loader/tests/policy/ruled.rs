@@ -43,11 +43,16 @@ impl Ruled {
         self.ns.enter(|| TcpListener::bind(address).unwrap())
     }
 
-    /// Returns the congestion controls of both ends of a new connection.
-    pub fn ends(&self, listener: &TcpListener) -> (String, String) {
+    /// Opens a connection, and returns both of its ends: the client's first.
+    pub fn pair(&self, listener: &TcpListener) -> [TcpStream; 2] {
         let address = listener.local_addr().unwrap();
         let client = self.ns.enter(|| TcpStream::connect(address).unwrap());
-        let (server, _) = listener.accept().unwrap();
+        [client, listener.accept().unwrap().0]
+    }
+
+    /// Returns the congestion controls of both ends of a new connection.
+    pub fn ends(&self, listener: &TcpListener) -> (String, String) {
+        let [client, server] = self.pair(listener);
         (cc_of(&client), cc_of(&server))
     }
 

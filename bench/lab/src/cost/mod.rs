@@ -27,7 +27,7 @@ const TRANSFER: &str = include_str!("transfer.toml");
 const SEED: u64 = 1;
 const MEMORY_MIB: u32 = 768;
 /// A guest that sends no message for this long is considered hung.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// An object whose programs do nothing, which shows the cost of the statistics themselves: the object, and its
 /// congestion control.

@@ -1,8 +1,8 @@
 //! A sender whose route changes, on a stock kernel.
 
+use super::runs::results;
 use crate::common::machine::stock_kernel;
 use crate::common::{routes, run_lab};
-use super::runs::results;
 use hotcc_lab::results::locate;
 
 #[test]
