@@ -34,10 +34,22 @@ impl Estimate {
         Some(Self { n, mean, deviation: spread.map(|s| s.0), half_width: spread.map(|s| s.1) })
     }
 
+    /// Returns the estimate of the figure multiplied by a positive factor.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let [deviation, half_width] = [self.deviation, self.half_width].map(|spread| spread.map(|s| s * factor));
+        Self { mean: self.mean * factor, deviation, half_width, ..*self }
+    }
+
     /// Returns the ends of the interval; `None` for one value.
     #[must_use]
     pub fn interval(&self) -> Option<(f64, f64)> {
         self.half_width.map(|half| (self.mean - half, self.mean + half))
+    }
+
+    /// Returns whether all values are the same, apart from rounding.
+    fn has_no_spread(&self) -> bool {
+        self.half_width.is_some_and(|half| half == 0.0 || half < self.mean.abs() * 1e-9)
     }
 
     /// Formats as `12.30 ± 0.45`, or only the mean for one value. Both numbers have the same decimals: the half width
@@ -46,13 +58,52 @@ impl Estimate {
     pub fn text(&self) -> String {
         match self.half_width {
             None => number(self.mean),
-            Some(half) if half < self.mean.abs() * 1e-9 || half == 0.0 => format!("{} ± 0", number(self.mean)),
+            Some(_) if self.has_no_spread() => format!("{} ± 0", number(self.mean)),
             Some(half) => {
                 let places =
                     if self.mean == 0.0 { decimals(half, 2) } else { decimals(half, 2).min(decimals(self.mean, 5)) };
                 format!("{} ± {half:.places$}", unsigned_zero(&format!("{:.places$}", self.mean)))
             }
         }
+    }
+}
+
+/// The number of decimals of all figures of a table's column: the most that one of them needs, and at most one more
+/// than gives the largest four significant digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places(usize);
+
+impl Places {
+    /// Chooses the number for these figures.
+    #[must_use]
+    pub fn of(figures: impl Iterator<Item = Estimate>) -> Self {
+        let (mut needed, mut largest) = (0, 0.0_f64);
+        for figure in figures {
+            let decimals_of = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            needed = needed.max(figure.text().split(" ± ").map(decimals_of).max().unwrap_or(0));
+            largest = largest.max(figure.mean.abs());
+        }
+        Self(needed.min(decimals(largest, 4) + 1))
+    }
+
+    /// Chooses the number for these values.
+    #[must_use]
+    pub fn of_values(values: impl Iterator<Item = f64>) -> Self {
+        Self::of(values.filter_map(|value| Estimate::of(&[value])))
+    }
+
+    /// Formats a value.
+    #[must_use]
+    pub fn number(self, value: f64) -> String {
+        unsigned_zero(&format!("{value:.*}", self.0))
+    }
+
+    /// Formats as `12.30 ± 0.45`; or as `12.30 ± 0` for equal values, and only the mean for one value.
+    #[must_use]
+    pub fn estimate(self, estimate: &Estimate) -> String {
+        let half = |half| if estimate.has_no_spread() { "0".to_owned() } else { self.number(half) };
+        let spread = estimate.half_width.map_or(String::new(), |width| format!(" ± {}", half(width)));
+        self.number(estimate.mean) + &spread
     }
 }
 
@@ -108,6 +159,22 @@ mod tests {
         let same = Estimate::of(&[0.1; 7]).unwrap();
         assert_eq!((same.mean, same.half_width), (0.1, Some(0.0)));
         assert_eq!(same.text(), "0.1 ± 0");
+    }
+
+    #[test]
+    fn figures_of_a_column_have_equal_decimals() {
+        let texts = |values: &[f64]| {
+            let places = Places::of_values(values.iter().copied());
+            values.iter().map(|value| places.number(*value)).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&[0.47, 9.876_54, 96.425]), ["0.470", "9.877", "96.425"]);
+        assert_eq!(texts(&[1.234, 1469.3, 0.0]), ["1.2", "1469.3", "0.0"]);
+        assert_eq!(texts(&[0.000_012, 22.0]), ["0.000", "22.000"]);
+        assert_eq!(texts(&[3.0, 120.0, 0.0]), ["3", "120", "0"]);
+        assert_eq!(texts(&[-0.001, -250.5]), ["0.00", "-250.50"]);
+        let [wide, narrow] = [[9.0, 10.0, 11.0], [40.0; 3]].map(|values| Estimate::of(&values).unwrap());
+        let places = Places::of([wide, narrow].into_iter());
+        assert_eq!([wide, narrow].map(|figure| places.estimate(&figure)), ["10.0 ± 2.5", "40.0 ± 0"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Congestion controls ranked over all cases of a scenario: throughput as a share of what the path could carry, and
 //! delay.
 
-use super::estimate::{Estimate, number};
+use super::estimate::{Estimate, Places};
 use super::html::{Cell, Table};
 use super::rows::{Row, conditions, labels};
 use anyhow::Result;
@@ -143,14 +143,16 @@ pub fn table(standings: &[Standing]) -> Table {
         least(|s| s.timeouts),
         most(|s| s.best_trades as f64),
     ];
+    let places = |figure: fn(&Standing) -> f64| Places::of_values(standings.iter().map(figure));
+    let [delays, longest] = [places(|s| s.delay_p95_ms), places(|s| s.delay_p95_most_ms)];
+    let timeouts = places(|s| s.timeouts);
+    let shares = Places::of(standings.iter().map(|s| s.share.times(100.0)));
     let row = |s: &Standing| {
-        let percent =
-            Estimate { mean: s.share.mean * 100.0, half_width: s.share.half_width.map(|h| h * 100.0), ..s.share };
         let figures = [
-            (s.share.mean, percent.text()),
-            (s.delay_p95_ms, number(s.delay_p95_ms)),
-            (s.delay_p95_most_ms, number(s.delay_p95_most_ms)),
-            (s.timeouts, number(s.timeouts)),
+            (s.share.mean, shares.estimate(&s.share.times(100.0))),
+            (s.delay_p95_ms, delays.number(s.delay_p95_ms)),
+            (s.delay_p95_most_ms, longest.number(s.delay_p95_most_ms)),
+            (s.timeouts, timeouts.number(s.timeouts)),
             (s.best_trades as f64, format!("{} of {}", s.best_trades, s.cases)),
         ];
         let cells = figures.into_iter().zip(best).enumerate().map(|(place, ((value, text), best))| match s.is_bound {

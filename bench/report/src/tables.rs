@@ -1,17 +1,29 @@
 //! The tables of a report: our figures, and the papers' figures beside them.
 
 use super::data::{COLUMNS, Column, Data, Shown};
-use super::estimate::{Estimate, number};
+use super::estimate::{Places, number};
 use super::html::{Cell, Table};
 use super::rows::{Case, Row, case_text, conditions, labels};
 use hotcc_lab::results::{METRICS, Wanted};
 
-/// Formats as `12.30 ± 0.45`, with the number of seeds that have the figure if it is less than `of`.
-fn figure_text(estimate: Option<Estimate>, factor: f64, of: usize) -> String {
-    let Some(e) = estimate else { return "–".to_owned() };
-    let scaled = Estimate { mean: e.mean * factor, half_width: e.half_width.map(|half| half * factor), ..e };
-    let some = if e.n < of { format!(" (n = {})", e.n) } else { String::new() };
-    format!("{}{some}", scaled.text())
+/// A column's figures as text, with equal decimals.
+struct Figures<'a> {
+    column: &'a Column,
+    places: Places,
+}
+
+impl<'a> Figures<'a> {
+    fn new(column: &'a Column, rows: &[Row]) -> Self {
+        let figures = rows.iter().filter_map(|row| row.estimate(column.metric));
+        Self { column, places: Places::of(figures.map(|figure| figure.times(column.factor))) }
+    }
+
+    /// Formats as `12.30 ± 0.45`, with the number of seeds that have the figure if not all have.
+    fn text(&self, row: &Row) -> String {
+        let Some(e) = row.estimate(self.column.metric) else { return "–".to_owned() };
+        let some = if e.n < row.runs.len() { format!(" (n = {})", e.n) } else { String::new() };
+        self.places.estimate(&e.times(self.column.factor)) + &some
+    }
 }
 
 /// Where a table is placed.
@@ -30,16 +42,14 @@ fn of_rows(rows: &[Row], place: Place, what: &str, caption: &str) -> Table {
         Shown::IfPresent => rows.iter().any(|row| !row.values(column.metric).is_empty()),
         Shown::InReports => place == Place::Report,
     };
-    let columns: Vec<&Column> = COLUMNS.iter().filter(is_shown).collect();
+    let columns: Vec<Figures<'_>> = COLUMNS.iter().filter(is_shown).map(|column| Figures::new(column, rows)).collect();
     let mut headings = vec!["case".to_owned(), what.to_owned()];
-    headings.extend(columns.iter().map(|column| column.heading.to_owned()));
+    headings.extend(columns.iter().map(|figures| figures.column.heading.to_owned()));
     headings.push("seeds".to_owned());
     let rows = rows.iter().map(|row| {
-        let n = row.runs.len();
         let mut cells = vec![Cell::Text(case_text(&row.condition)), Cell::Head(row.label.clone())];
-        let figure = |c: &&Column| Cell::Figure(figure_text(row.estimate(c.metric), c.factor, n));
-        cells.extend(columns.iter().map(figure));
-        cells.push(Cell::Figure(n.to_string()));
+        cells.extend(columns.iter().map(|figures| Cell::Figure(figures.text(row))));
+        cells.push(Cell::Figure(row.runs.len().to_string()));
         cells
     });
     Table { caption: caption.to_owned(), columns: headings, rows: rows.collect(), remark: String::new() }
@@ -67,10 +77,8 @@ pub fn by_flow(flows: &[Row], place: Place) -> Table {
 /// in each cell.
 pub fn side_by_side(rows: &[Row], figures: &[&Column]) -> Table {
     let labels = labels(rows);
-    let cell = |row: &Row| {
-        let texts = figures.iter().map(|c| figure_text(row.estimate(c.metric), c.factor, row.runs.len()));
-        texts.collect::<Vec<_>>().join(", ")
-    };
+    let figures: Vec<Figures<'_>> = figures.iter().map(|column| Figures::new(column, rows)).collect();
+    let cell = |row: &Row| figures.iter().map(|figures| figures.text(row)).collect::<Vec<_>>().join(", ");
     let cells = |(case, of_case): (&Case, Vec<&Row>)| {
         let of =
             |label: &String| of_case.iter().find(|row| row.label == *label).map_or("–".to_owned(), |row| cell(row));
@@ -107,7 +115,7 @@ pub fn papers(data: &Data) -> Option<Table> {
             Cell::Text(paper.case.clone()),
             Cell::Text(paper.flow.clone().unwrap_or_else(|| "run".to_owned())),
             Cell::Head(figure),
-            Cell::Figure(figure_text(paper.ours, 1.0, 0)),
+            Cell::Figure(paper.ours.map_or("–".to_owned(), |ours| ours.text())),
             Cell::Figure(match &paper.paper {
                 Wanted::Value(value) => number(*value),
                 Wanted::AtLeast(least) => format!("at least {}", number(*least)),

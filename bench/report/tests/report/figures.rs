@@ -103,8 +103,8 @@ fn named_figures_stand_side_by_side() {
     };
     let by_cc = shown("small throughput_mbps queue_delay_p95_ms");
     let table = "is invalid. Each cell has: throughput, Mbit/s; p95 queue delay, ms.\n\n\
-                 | case   |     dtcp | cubic |\n| ------ | -------: | ----: |\n\
-                 | loss=0 |  7.5, 15 | 3, 15 |\n| loss=1 | 11.5, 15 |     – |\n";
+                 | case   |     dtcp |   cubic |\n| ------ | -------: | ------: |\n\
+                 | loss=0 |  7.5, 15 | 3.0, 15 |\n| loss=1 | 11.5, 15 |       – |\n";
     assert!(by_cc.contains(table), "{by_cc}");
     let by_flow = shown("small flows throughput_mbps loss=0");
     let table = "| case             |   up | down |\n| ---------------- | ---: | ---: |\n\
