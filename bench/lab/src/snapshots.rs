@@ -33,7 +33,7 @@ const INITRAMFS: &str = "initramfs.cpio";
 const DEVICES: &str = "devices";
 const WRITE: &str = "cannot write a snapshot";
 /// Maximum number of snapshots in the directory; the least recently used are evicted. One takes about 125 MB.
-const MOST: usize = 12;
+const MAX_SNAPSHOTS: usize = 12;
 /// Free disk space that a snapshot needs, including a reserve. QEMU cannot report that the disk is full while it writes
 /// the guest's memory.
 const FREE_BYTES: u64 = 400 << 20;
@@ -203,7 +203,7 @@ impl Snapshots {
             }
         }
         old.sort();
-        for (_, path) in old.iter().take((old.len() + 1).saturating_sub(MOST)) {
+        for (_, path) in old.iter().take((old.len() + 1).saturating_sub(MAX_SNAPSHOTS)) {
             let _ = fs::remove_file(path);
         }
     }
@@ -426,7 +426,7 @@ mod tests {
     fn the_least_recently_used_snapshots_go_and_what_is_locked_stays() {
         let scratch = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::at(scratch.path().to_owned());
-        for number in 0..MOST + 2 {
+        for number in 0..MAX_SNAPSHOTS + 2 {
             let file = File::create(snapshots.path(&number.to_string(), SNAPSHOT)).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64)).unwrap();
         }
@@ -438,8 +438,9 @@ mod tests {
         let lock = Part::try_lock(locked, locked_path.clone()).unwrap().unwrap();
         // the oldest one is the one that was just created
         snapshots.drop_old("0");
-        let kept: Vec<bool> = (0..MOST + 2).map(|n| snapshots.path(&n.to_string(), SNAPSHOT).exists()).collect();
-        let expected: Vec<bool> = (0..MOST + 2).map(|n| !(1..=2).contains(&n)).collect();
+        let kept: Vec<bool> =
+            (0..MAX_SNAPSHOTS + 2).map(|n| snapshots.path(&n.to_string(), SNAPSHOT).exists()).collect();
+        let expected: Vec<bool> = (0..MAX_SNAPSHOTS + 2).map(|n| !(1..=2).contains(&n)).collect();
         assert_eq!(kept, expected);
         assert!(!left.exists() && locked_path.exists());
         drop(lock);

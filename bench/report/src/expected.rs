@@ -51,12 +51,12 @@ impl Comparison {
     pub fn text(&self) -> String {
         let over = self.over.as_ref().map_or(String::new(), |over| format!(" over that of {over}"));
         let ours = self.ours.map_or_else(String::new, |ours| format!(" is {}", number(ours.mean)));
-        let asked = if let Wanted::AtLeast(least) = self.paper {
+        let limit = if let Wanted::AtLeast(least) = self.paper {
             format!(", not at least {}", number(least))
         } else {
             String::new()
         };
-        format!("{}: {}{over}{ours}{asked} ({})", self.case, self.metric, self.source)
+        format!("{}: {}{over}{ours}{limit} ({})", self.case, self.metric, self.source)
     }
 }
 

@@ -95,9 +95,9 @@ fn one_that_was_killed_while_it_looked_is_followed_by_another() {
         ),
         std::thread::spawn(move || drop(io::copy(&mut receiver, &mut io::sink()))),
     ];
-    let looks = || border.metric(&network, "hotcc_border_looks_total");
-    while looks() == looks() {
-        assert!(started.elapsed() < PATIENCE, "it never looks");
+    let polls = || border.metric(&network, "hotcc_border_looks_total");
+    while polls() == polls() {
+        assert!(started.elapsed() < PATIENCE, "it never polls");
     }
     border.stop(Signal::SIGKILL);
     kept.shutdown(Shutdown::Both).unwrap();

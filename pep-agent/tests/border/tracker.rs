@@ -249,10 +249,10 @@ fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
     const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("alone", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
-    program.agent("border_look");
+    program.agent("border_poll");
     let told = |program: &mut Program| {
         std::thread::sleep(delay);
-        program.agent("border_look");
+        program.agent("border_poll");
         program.reports().iter().map(|r| (r.seen.in_order, r.seen.range_count, r.segments)).collect::<Vec<_>>()
     };
     program.segment(client(0), 0, 10);
@@ -285,21 +285,21 @@ fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
         if timer_waits {
             program.segment(client(0), 0, 10);
         }
-        program.agent("border_look");
+        program.agent("border_poll");
         if !timer_waits {
             program.segment(client(0), 10, 10);
         }
         std::thread::sleep(delay * 2);
-        assert_eq!(program.reports(), [], "while nobody looks");
-        program.agent("border_look");
+        assert_eq!(program.reports(), [], "before a poll");
+        program.agent("border_poll");
         let told: Vec<_> = program.reports().iter().map(|r| (REASONS[r.reason as usize], r.segments)).collect();
         assert_eq!(told, [("time", if timer_waits { 1 } else { 2 })]);
-        program.agent("border_look");
+        program.agent("border_poll");
         assert_eq!(program.reports(), [], "each of them once");
     }
     // segments that come before polling ends are not forgotten
     program.segment(client(0), 20, 10);
-    program.agent("border_rest");
+    program.agent("border_end_poll");
     program.segment(client(1), 0, 10);
     let (started, mut told) = (Instant::now(), 0);
     while told < 2 {

@@ -175,7 +175,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
 #[test]
 fn a_guest_is_small_and_boots_soon() {
     const NAME: &str = "a_guest_is_small_and_boots_soon";
-    const MOST_BYTES: u64 = 32 << 20;
+    const MAX_BYTES: u64 = 32 << 20;
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn a_guest_is_small_and_boots_soon() {
     let mut image = Image::default();
     guest::build_initramfs(&mut image, &kernel, &[], &Job::Commands(Vec::new())).unwrap();
     let (bytes, small_s) = boot_s("guest", &image);
-    assert!(bytes <= MOST_BYTES, "{bytes} bytes");
+    assert!(bytes <= MAX_BYTES, "{bytes} bytes");
     // as large as the image would be with debugging information in every program
     image.file("/ballast", 0o644, vec![1; 64 << 20]);
     let (_, large_s) = boot_s("guest with 67 MB more", &image);
