@@ -35,7 +35,7 @@ impl GatesCommand {
     pub fn run(mut self) -> Result<ExitCode> {
         self.lab.keep_gated_scenarios()?;
         let (code, directories) = self.lab.run_all(false)?;
-        if self.lab.only_checks() || directories.is_empty() {
+        if self.lab.is_check_only() || directories.is_empty() {
             return Ok(ExitCode::from(code));
         }
         let mut gates: Vec<GateResult> = Vec::new();

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_another_manifest_are_moved_aside_and_it_is_said() {
+    fn results_of_another_setup_are_moved_aside_and_reported() {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name).join("6.12");
         let (directory, first) = (at("small"), manifest("a", &[1]));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn other_seeds_of_the_same_stay() {
+    fn results_of_other_seeds_are_kept() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         let all = manifest("a", &[1, 2]);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_are_left_alone() {
+    fn unrelated_files_are_left_alone() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         fs::create_dir_all(&directory).unwrap();

@@ -10,7 +10,7 @@ use crate::results::{Manifest, Results, RunId, RunSummary, sha256};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
 use crate::simulated;
-use crate::snapshots::{self, Snapshots, Waiting};
+use crate::snapshots::{self, Snapshots, WaitingGuest};
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use hotcc_kernels::Kernel;
@@ -295,7 +295,7 @@ fn boot(
         }
         Ok(())
     };
-    let guest = Waiting { machine: &machine, initramfs: &initramfs };
+    let guest = WaitingGuest { machine: &machine, initramfs: &initramfs };
     if clock == Clock::Virtual {
         Snapshots::of_this_user()?.run(guest, &archive, scratch, say, hear)?;
     } else {

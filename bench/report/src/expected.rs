@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_key_is_read() {
+    fn other_keys_are_ignored() {
         let (read, problems) = read_text(
             "name = 'x'\n[[links]]\nnobody = 'knows'\n[[expected]]\ncase = { loss = 0.01, cc = 'dtcp' }\n\
              metric = 'jain'\nvalue = 1\nsource = 'Table 4'\n[[expected]]\nmetric = 'jain'\n",

@@ -129,7 +129,7 @@ fn a_segment_that_was_sent_again_gives_no_sample() {
 }
 
 #[test]
-fn losses_shrink_the_queue_that_is_wanted_and_not_the_flight() {
+fn losses_shrink_the_target_queue_and_not_the_flight() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     for _ in 0..40 {
@@ -185,7 +185,7 @@ fn losses_without_a_queue_limit_the_window_to_what_arrives() {
 }
 
 #[test]
-fn losses_that_no_limit_ends_are_random() {
+fn losses_that_persist_under_a_limit_count_as_random() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     lossy_rounds_to_a_limit(&mut connection);
@@ -227,7 +227,7 @@ fn losses_end_the_start_without_a_sample() {
 }
 
 #[test]
-fn a_least_rtt_that_is_old_is_looked_for() {
+fn an_outdated_minimum_rtt_is_probed_for() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     let mut probed = false;
@@ -250,7 +250,7 @@ fn a_least_rtt_that_is_old_is_looked_for() {
 }
 
 #[test]
-fn an_idle_time_is_in_no_slice() {
+fn idle_time_is_excluded_from_slices() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     connection.view.now_us += 5_000_000;
@@ -286,7 +286,7 @@ impl Connection<'_> {
 }
 
 #[test]
-fn a_queue_that_others_keep_is_competed_for() {
+fn crest_competes_for_a_standing_queue_of_other_flows() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
     let before = connection.state("window") as f64;
@@ -306,7 +306,7 @@ fn a_queue_that_others_keep_is_competed_for() {
 }
 
 #[test]
-fn a_queue_that_follows_the_window_is_the_flows_own() {
+fn a_queue_that_follows_the_window_is_not_a_rivals() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
     // W had no effect so far; now the queue doubles, and all of it falls with the window
@@ -320,7 +320,7 @@ fn a_queue_that_follows_the_window_is_the_flows_own() {
 }
 
 #[test]
-fn a_path_that_is_longer_is_no_rival() {
+fn a_longer_path_is_not_taken_for_a_rival() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
     // W grows by an eighth per round, eightfold in 18 rounds, and the RTT stays
@@ -335,7 +335,7 @@ fn a_path_that_is_longer_is_no_rival() {
 }
 
 #[test]
-fn a_queue_that_is_never_full_is_left_to_its_own_kind() {
+fn crest_stops_competing_for_a_queue_that_never_fills() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
     let mut rounds = 0;

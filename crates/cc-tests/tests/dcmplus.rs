@@ -124,7 +124,7 @@ fn the_paper_profile_waits_for_a_loss_and_raises_by_the_filter() {
 }
 
 #[test]
-fn an_application_that_runs_dry_only_raises_the_estimate() {
+fn an_application_limited_epoch_only_raises_the_estimate() {
     let algo = HostAlgo::load("dcmplus");
     let (mut flow, mut view) = started(&algo, 50);
     round(&mut flow, &mut view, 100, 50_000);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_its_hops_and_not_how_they_are_told() {
+    fn ways_with_the_same_hops_are_equal() {
         let net = "10.0.0.0/8";
         assert_eq!(changes([route(net, 0, &[1])], [route(net, 0, &[2])], &[]), [net]);
         assert_eq!(changes([route(net, 0, &[1])], [route(net, 0, &[1, 2])], &[]), [net]);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_comes_or_goes_changes_what_it_leads_elsewhere() {
+    fn adding_or_removing_a_route_changes_the_destinations_below_it() {
         let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
         assert!(changes([all(1)], [all(1), net(1)], &[]).is_empty(), "the same way as before");
         assert!(changes([all(1), net(1)], [all(1)], &[]).is_empty());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_within_a_route_changes_with_it() {
+    fn known_prefixes_change_with_the_route_that_contains_them() {
         let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
         let known = ["10.1.0.0/16", "192.0.2.1/32", "2001:db8::/32"];
         assert_eq!(changes([all(1), net(3)], [all(2), net(3)], &known), ["0.0.0.0/0", "192.0.2.1/32"]);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_or_value_names_the_nearest_right_one() {
+    fn an_unknown_name_or_value_suggests_the_nearest() {
         let queue = Tunable { former_name: Some("q".to_owned()), ..tunable("queue", "", 0, 1, &["bandwidth", "rtt"]) };
         let tunables = [tunable("alpha_permille", "", 0, 1000, &[]), queue];
         for (text, message) in [
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_have_is_carried_over() {
+    fn values_that_both_objects_have_are_carried_over() {
         let old = [
             (tunable("same", "us", 0, 100, &[]), 70),
             (tunable("narrower", "", 0, 100, &[]), 70),

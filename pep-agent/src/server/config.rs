@@ -146,7 +146,7 @@ mod tests {
     use hotcc_host::error::Kind;
 
     #[test]
-    fn the_command_line_goes_before_the_file() {
+    fn the_command_line_takes_precedence_over_the_file() {
         let file: ServerArgs =
             toml::from_str("key_file = '/etc/hotcc/pep.keys'\ncontrol_share = '5%'\nmax_age_ms = 200").unwrap();
         let given = ServerArgs { max_age_ms: Some(500), ..ServerArgs::default() };
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_options_are_named() {
         let args = || ServerArgs { key_file: Some("keys".into()), ..ServerArgs::default() };
         let says = |args: ServerArgs| match args.resolve() {
             Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),

@@ -200,7 +200,7 @@ mod tests {
     use super::Excess;
 
     #[test]
-    fn a_report_that_came_late_is_dated_by_those_that_did_not() {
+    fn a_delayed_report_is_dated_by_the_prompt_ones() {
         let mut excess = Excess::default();
         let start = u32::MAX - 50; // the difference of the clocks wraps
         assert_eq!(excess.over_least(start, 0), 0);

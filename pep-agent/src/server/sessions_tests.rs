@@ -53,7 +53,7 @@ fn a_report_counts_once_its_border_has_answered() {
 }
 
 #[test]
-fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
+fn an_answer_is_valid_only_for_its_probe_and_in_time() {
     let mut sessions = Sessions::default();
     let nonce = sessions.nonce(5, 1, START_US);
     let echo =
@@ -79,7 +79,7 @@ fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
 }
 
 #[test]
-fn a_restart_on_either_side_locks_nobody_out_and_lets_no_old_report_in() {
+fn restarts_neither_lock_borders_out_nor_admit_old_reports() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 5, 1_000_000, START_US);
     prove(&mut sessions, 5, 1_000_001, START_US, 1000, 1000);
@@ -164,7 +164,7 @@ fn drifting_clocks_are_followed() {
 }
 
 #[test]
-fn a_datagram_makes_one_question() {
+fn a_datagram_causes_one_probe() {
     let mut sessions = Sessions::default();
     for came_us in [START_US, START_US + 10_000_000] {
         let _ = report(&mut sessions, 5, 1, came_us);
@@ -177,7 +177,7 @@ fn a_datagram_makes_one_question() {
 
 /// A border is one of a thousand senders, and gets its share of each period's probes.
 #[test]
-fn of_many_addresses_chance_decides_which_are_asked() {
+fn probed_addresses_are_chosen_at_random() {
     let mut sessions = Sessions::default();
     let mut probed = 0;
     for time in 0..500 {
@@ -198,7 +198,7 @@ fn of_many_addresses_chance_decides_which_are_asked() {
 /// A third party whose copy of each report arrives first, from another address, does not take the border's place and
 /// does not prevent it from moving.
 #[test]
-fn a_border_is_where_it_answers() {
+fn a_border_is_at_the_address_that_answers() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
@@ -236,7 +236,7 @@ fn addresses_of_a_border_are_bounded_and_forgotten() {
 }
 
 #[test]
-fn runs_that_were_recorded_take_no_place() {
+fn replayed_runs_take_no_room() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 0, 1, START_US);
     prove(&mut sessions, 0, 2, START_US, 1000, 1000);

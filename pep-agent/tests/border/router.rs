@@ -368,7 +368,7 @@ fn a_border_beside_the_base_stations_is_told() {
 }
 
 #[test]
-fn a_vlan_tag_beside_the_frame_is_none_of_ours() {
+fn hardware_vlan_tags_are_ignored() {
     let Some(network) = Network::new("tag") else { return };
     let border = network.border(&[]);
     let object = hotcc_bpf::TEST_OBJECTS.iter().find(|object| object.name == "priority_tag").unwrap();
@@ -391,7 +391,7 @@ fn a_vlan_tag_beside_the_frame_is_none_of_ours() {
 }
 
 #[test]
-fn while_many_reports_come_it_looks_for_them_and_rests_after() {
+fn the_agent_polls_while_many_reports_arrive_and_then_stops() {
     let Some(network) = Network::new("polls") else { return };
     let border = network.border(&[]);
     let polls = || border.metric(&network, "hotcc_border_looks_total");

@@ -157,7 +157,7 @@ fn beginnings_and_ends_take_sequence_space() {
 }
 
 #[test]
-fn what_is_far_from_all_that_was_known_begins_anew() {
+fn a_distant_sequence_number_restarts_tracking() {
     let Some(program) = program("far", PATIENT) else { return };
     let (server, client) = (SERVER.parse().unwrap(), client(0));
     let window = 1 << 30;
@@ -190,7 +190,7 @@ fn an_acknowledgement_never_goes_beyond_what_was_seen() {
 }
 
 #[test]
-fn what_comes_while_somebody_has_the_flow_is_left_out_and_counted() {
+fn segments_that_arrive_while_a_flow_is_locked_are_skipped_and_counted() {
     let Some(mut program) = program("busy", PATIENT) else { return };
     let (server, client) = (SERVER.parse().unwrap(), client(1));
     program.segment(client, 0, 100);
@@ -245,7 +245,7 @@ fn reports_are_due_by_segments_and_by_time() {
 }
 
 #[test]
-fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
+fn a_single_segment_waits_alone_and_later_ones_with_their_flow() {
     const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("alone", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
@@ -276,7 +276,7 @@ fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
 }
 
 #[test]
-fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
+fn while_the_agent_polls_only_polls_generate_reports() {
     const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("look", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };

@@ -281,7 +281,7 @@ const INVALID: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_told_by_line() {
+fn errors_name_their_line() {
     Source::parse(Path::new("x.toml"), VALID.to_owned()).unwrap();
     for (valid, invalid, what) in INVALID {
         assert_eq!(VALID.matches(valid).count(), 1, "{valid}");
@@ -292,7 +292,7 @@ fn what_is_wrong_is_told_by_line() {
 
 /// Errors that only planning finds name their line, too.
 #[test]
-fn what_cannot_be_planned_is_told_by_line() {
+fn planning_errors_name_their_line() {
     for (valid, invalid, what) in [
         ("model = \"constant\"\nsinr_db = 20", "model = \"trace\"\nfile = \"none.csv\"", "x.toml:27: radio `nr`: "),
         ("towards = \"tv\"", "towards = \"ue\"", "x.toml:41: no link to `ue` uses radio `nr`"),

@@ -91,7 +91,7 @@ fn a_scenario_can_be_read_without_its_object_files() {
 }
 
 #[test]
-fn names_that_clash_are_told_by_line() {
+fn conflicting_names_are_reported_with_their_line() {
     let second = "[[flow]]\nname = \"other\"\nfrom = \"server\"\nto = \"ue\"\ncc = ";
     let variant = "[[variant]]\nname = \"mine\"\ncc = \"dtcp\"\n";
     for (text, what) in [
@@ -125,7 +125,7 @@ fn names_that_clash_are_told_by_line() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_by_line() {
+fn errors_in_a_scenario_name_their_line() {
     let program = fs::read("/proc/self/exe").unwrap();
     let directory = directory(&[
         ("text.o", b"int main;"),

@@ -172,7 +172,7 @@ fn error_of(directory: &Path, text: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn what_a_recorded_link_cannot_be_is_told_by_line() {
+fn invalid_recorded_links_are_reported_with_their_line() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     write("a.down", &delivery_trace());

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_and_queues_as_people_write_them() {
+    fn rates_and_queues_are_parsed() {
         assert_eq!(Rate::parse("5Mbit/s"), Some(Rate(5_000_000)));
         assert_eq!(Rate::parse("1.5 Gbit/s"), Some(Rate(1_500_000_000)));
         for invalid in ["5", "5Mbit", "5MB/s", "-1Mbit/s", "0bit/s", "101Gbit/s", "NaNbit/s", "Mbit/s"] {

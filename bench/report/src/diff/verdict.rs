@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_reached_is_not_passed_over() {
+    fn a_figure_that_one_side_never_reached_decides_the_verdict() {
         let pairs = |lost: usize, both: usize| -> Vec<Pair> {
             let unlucky = std::iter::repeat_n((Some(5.0), None), lost);
             unlucky.chain(std::iter::repeat_n((Some(5.0), Some(1.0)), both)).collect()

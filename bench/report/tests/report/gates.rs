@@ -72,7 +72,7 @@ fn each_case_or_their_median_decides() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_runs_are_reported() {
     let gate = "metric = \"queue_delay_p95_ms\"\nat_most = 29";
     assert_eq!(result_of(&[24.0], gate)[1..], ["6 at path=a", "held so far, 1 of 3 runs"]);
     assert_eq!(result_of(&[], gate)[1..], ["–", "not run"]);

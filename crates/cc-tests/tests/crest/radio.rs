@@ -40,7 +40,7 @@ impl Connection<'_> {
 }
 
 #[test]
-fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
+fn a_measured_capacity_takes_precedence_over_the_sinr() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     let sinr_db = Some(10.0);
@@ -66,7 +66,7 @@ fn a_measured_capacity_goes_before_the_sinr_and_one_from_the_sinr_does_not() {
 /// What was learned about one kind of signal is kept, and does not carry over: the other kind has to earn its own
 /// weight.
 #[test]
-fn each_signal_keeps_what_was_learned_of_it() {
+fn each_signal_keeps_its_own_weight() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
     let sinr = RawReading { sinr_db: Some(10.0), ..RawReading::default() };
@@ -91,7 +91,7 @@ fn each_signal_keeps_what_was_learned_of_it() {
 
 /// A capacity that predicts the rate moves W before the packets show it, and one that is wrong loses its weight.
 #[test]
-fn a_capacity_weighs_as_much_as_it_foretold() {
+fn the_weight_of_a_capacity_follows_its_accuracy() {
     let algo = HostAlgo::load("crest");
     let weight = |wrong: bool| {
         let mut connection = Connection::cruising(&algo);
