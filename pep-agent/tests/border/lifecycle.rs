@@ -83,7 +83,7 @@ fn a_killed_border_is_replaced_with_clsact() {
 fn a_border_killed_while_it_polled_is_replaced() {
     const ROOM: usize = 1024;
     const PATIENCE: Duration = Duration::from_secs(20);
-    let Some(network) = Network::new("looking") else { return };
+    let Some(network) = Network::new("polling") else { return };
     let border = network.border(&[]);
     let (mut sender, mut receiver) = network.connect(0);
     let (kept, started) = (sender.try_clone().unwrap(), Instant::now());
@@ -110,7 +110,7 @@ fn a_border_killed_while_it_polled_is_replaced() {
     }
     let waiting = MapData::from_pin(network.pins.join("waiting")).unwrap();
     let mut waiting: Queue<_, [u8; 64]> = Map::Queue(waiting).try_into().unwrap();
-    assert!(waiting.push([0; 64], 0).is_err(), "there is room: it did not look when it was killed");
+    assert!(waiting.push([0; 64], 0).is_err(), "the queue has room: the border did not poll when it was killed");
 
     let border = network.border(&[]);
     border.wait_for(&flow, |_| true);
