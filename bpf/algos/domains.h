@@ -82,7 +82,7 @@ static __always_inline u32 domain2_queue(const struct tcp_sock *tp, u32 window, 
 	return (here - window * empty_us) / rtt_us;
 }
 
-#define MOST_SEGMENTS (1U << 29) /* keeps products within 64 bits */
+#define MAX_SEGMENTS (1U << 29) /* keeps products within 64 bits */
 
 /*
  * The most that domain 2 should hold: what it delivers in one and a half times the time that it takes without a queue,
@@ -92,8 +92,8 @@ static __always_inline u32 domain2_limit(const struct tcp_sock *tp, const struct
 {
 	u64 held = (u64)tp->rate_delivered * domain2_empty_us(tp, seen) / (tp->rate_interval_us ?: ~0U);
 
-	held = min(held, (u64)MOST_SEGMENTS);
-	return max(held + held / 2, (u64)min(least, MOST_SEGMENTS));
+	held = min(held, (u64)MAX_SEGMENTS);
+	return max(held + held / 2, (u64)min(least, MAX_SEGMENTS));
 }
 
 /* Twice what domain 1 holds without a queue at the rate that fills `limit`. */
@@ -102,6 +102,6 @@ static __always_inline u32 domain1_limit(const struct tcp_sock *tp, const struct
 	u64 empty_us = domain2_empty_us(tp, seen);
 
 	if (!empty_us)
-		return MOST_SEGMENTS;
-	return max(min((u64)limit * seen->rtt_us * 4 / (3 * empty_us), (u64)MOST_SEGMENTS), 2ULL);
+		return MAX_SEGMENTS;
+	return max(min((u64)limit * seen->rtt_us * 4 / (3 * empty_us), (u64)MAX_SEGMENTS), 2ULL);
 }

@@ -281,7 +281,7 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 	if (expected <= 0)
 		return f->n_q16;
 	f->forecast = max(min(div_s64(term * FORECAST_ONE, expected), 127LL), -127LL);
-	if (f->forecast < FORECAST_LEAST && f->forecast > -FORECAST_LEAST)
+	if (f->forecast < FORECAST_MIN && f->forecast > -FORECAST_MIN)
 		f->forecast = 0;
 	term = f->forecast ? div_s64(term * (s64)weight_q8(&f->weight), WEIGHT_ONE) : 0;
 	fall = by_least >= alpha / 4 ? signal_fall(term, expected) : 0;

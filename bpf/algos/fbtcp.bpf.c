@@ -81,7 +81,7 @@ TUNABLE(u32, base_window_us, 10000000, 0, 0, 3600000000, "us",
 	"time without baseRtt seen after which the queue is drained to see it; 0: never");
 TUNABLE(u32, ecn_permille, 500, 500, 0, 1000, "permille", "share of W that stays after a mark");
 
-#define DRAIN_LEAST 4U
+#define MIN_DRAIN_SEGMENTS 4U
 
 /* Lowers W, and keeps slow start from undoing it; the 3/4 are what the kernel remembers of a window that it lowers. */
 static __always_inline void window_reduce(struct tcp_sock *tp, struct fbtcp *flow, u64 to, bool recovering)
@@ -217,7 +217,7 @@ static __always_inline void drain_begin(struct tcp_sock *tp, struct fbtcp *flow,
 	u64 target = (u64)cwnd * csi_q16 >> 16;
 
 	flow->drain_cwnd = cwnd;
-	window_reduce(tp, flow, min(max(target * 3 / 4, (u64)DRAIN_LEAST), (u64)cwnd), recovering);
+	window_reduce(tp, flow, min(max(target * 3 / 4, (u64)MIN_DRAIN_SEGMENTS), (u64)cwnd), recovering);
 }
 
 /* Ends a drain, even one without a result; the next drain is at least base_window_us away. */

@@ -123,7 +123,7 @@ TUNABLE_CHOICE(without_pep, DOMAIN_1, DOMAIN_1, "domain1,domain2", "which domain
 TUNABLE(u32, pep_clock, 1, 1, 0, 1, "", "1: W grows by what the PEP saw; 0: by the client's ACKs alone");
 
 #define LOSSY_EVENTS 10U
-#define LEAST_LOSSY_EVENTS 3U
+#define MIN_LOSSY_EVENTS 3U
 #define RELIABLE_EVENTS 1
 #define U16_MAX 0xffffU
 /* sixteenths of the RTT */
@@ -155,7 +155,7 @@ static __always_inline u32 event_limit(u32 window)
 		return RELIABLE_EVENTS;
 	if (!d2_segments_per_loss)
 		return LOSSY_EVENTS;
-	return min(max(window / d2_segments_per_loss, LEAST_LOSSY_EVENTS), LOSSY_EVENTS);
+	return min(max(window / d2_segments_per_loss, MIN_LOSSY_EVENTS), LOSSY_EVENTS);
 }
 
 /* CUBIC's ssthresh for W1 of a window. */

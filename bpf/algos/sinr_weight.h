@@ -9,7 +9,7 @@
 #include <hotcc/tags.h>
 
 #define FORECAST_ONE 64
-#define FORECAST_LEAST 6 /* less is the noise of readings */
+#define FORECAST_MIN 6 /* less is the noise of readings */
 #define WEIGHT_ONE 256
 #define ERROR_SHIFT 5		/* errors are averaged over 32 epochs */
 #define ERROR_FIRST 1024	/* a quarter of the bandwidth, for both */

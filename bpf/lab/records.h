@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the lab records while a scenario runs: one fixed-size record per packet, ACK and retransmission.
- * For link.bpf.c and watch.bpf.c.
+ * For link.bpf.c and probes.bpf.c.
  */
 #pragma once
 #include <hotcc/bpf.h>

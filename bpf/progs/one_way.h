@@ -18,7 +18,7 @@
 #define TICK_USUAL_US 1000
 /* first check of the tick; then one whenever the connection is a quarter older, or, once it is known, twice as old */
 #define TICK_FIRST_LOOK_MS 20
-#define TICK_LEAST_COUNT 4
+#define TICK_MIN_COUNT 4
 /* a tick longer than the current one is accepted from this age of the connection on */
 #define TICK_LONGER_US 500000
 /* after a longer gap, timestamps may have wrapped: 2^31 ticks of the shortest kind are 36 minutes */
@@ -139,7 +139,7 @@ static __always_inline void one_way_look(struct one_way *w, u64 now_us)
 	u32 tick_us, recent_us = ~0U;
 	u8 longer_ms = NO_LONGER;
 
-	if ((s64)w->ticks < TICK_LEAST_COUNT || recent < TICK_LEAST_COUNT)
+	if ((s64)w->ticks < TICK_MIN_COUNT || recent < TICK_MIN_COUNT)
 		return;
 	tick_us = tick_kind_us(elapsed_us, w->ticks);
 	if (w->look_ms)

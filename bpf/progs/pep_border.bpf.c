@@ -118,10 +118,10 @@ struct {
 } alarm SEC(".maps");
 
 /*
- * `is_armed`: this program's timer runs. `is_looking`: the agent polls. Not pinned: another version of this program has
+ * `is_armed`: this program's timer runs. `is_polling`: the agent polls. Not pinned: another version of this program has
  * its own, and sets its own timer.
  */
-u32 is_armed, is_looking;
+u32 is_armed, is_polling;
 
 struct counters {
 	u64 packets;   /* from the Internet */
@@ -154,7 +154,7 @@ struct {
 /*
  * The kernel does not allow its own lock (bpf_spin_lock) in LRU maps. This one is held for some ten instructions, by
  * packets and the timer with softirqs off. It may still be unavailable: the hypervisor paused a virtual processor that
- * holds it; or a packet arrived while `border_look` holds it on the same processor, as `border_look` runs with softirqs
+ * holds it; or a packet arrived while `border_poll` holds it on the same processor, as `border_poll` runs with softirqs
  * on before Linux 6.10 or so. Then the segment is not recorded: it counts as not seen, which is the safe side.
  */
 static __always_inline bool lock(struct flow *f)
@@ -192,7 +192,7 @@ static __always_inline void tell(struct report *r, const struct flow_key *key, u
 {
 	r->key = *key;
 	r->reason = reason;
-	if (bpf_ringbuf_output(&reports, r, sizeof(*r), READ_ONCE(is_looking) ? BPF_RB_NO_WAKEUP : 0))
+	if (bpf_ringbuf_output(&reports, r, sizeof(*r), READ_ONCE(is_polling) ? BPF_RB_NO_WAKEUP : 0))
 		c->reports_lost++;
 	else if (reason < REASONS) /* always true; the verifier needs the check */
 		c->reports[reason]++;
@@ -260,15 +260,15 @@ static __always_inline bool none_waits(void)
 static int sweep_waiting(void *map, u32 *key, struct alarm *a)
 {
 	u64 delay_ns = report_delay_us * 1000ULL, now_ns = bpf_ktime_get_ns();
-	u64 next_ns = READ_ONCE(is_looking) ? 0 : sweep(now_ns);
+	u64 next_ns = READ_ONCE(is_polling) ? 0 : sweep(now_ns);
 
 	if (!next_ns) {
 		/*
-		 * A packet first queues a flow, then reads is_armed; `border_rest` likewise first clears is_looking.
+		 * A packet first queues a flow, then reads is_armed; `border_end_poll` likewise first clears is_polling.
 		 * This first clears is_armed, then reads both: at least one of the two sees the other's write.
 		 */
 		__sync_lock_test_and_set(&is_armed, 0);
-		if (READ_ONCE(is_looking) || none_waits() || __sync_lock_test_and_set(&is_armed, 1))
+		if (READ_ONCE(is_polling) || none_waits() || __sync_lock_test_and_set(&is_armed, 1))
 			return 0;
 		next_ns = now_ns;
 	}
@@ -282,7 +282,7 @@ static __always_inline void rearm(void)
 	struct alarm *a;
 	u32 zero = 0;
 
-	if (READ_ONCE(is_looking) || READ_ONCE(is_armed) || __sync_lock_test_and_set(&is_armed, 1))
+	if (READ_ONCE(is_polling) || READ_ONCE(is_armed) || __sync_lock_test_and_set(&is_armed, 1))
 		return;
 	a = bpf_map_lookup_elem(&alarm, &zero);
 	if (!a)
@@ -514,19 +514,19 @@ SEC("classifier") int border_acks_ip(struct __sk_buff *skb)
 }
 
 /*
- * The agent runs these itself: `border_look` polls, `border_rest` ends polling. Their packet is only there as the
+ * The agent runs these itself: `border_poll` polls, `border_end_poll` ends polling. Their packet is only there as the
  * kernel needs one.
  */
-SEC("classifier") int border_look(struct __sk_buff *skb)
+SEC("classifier") int border_poll(struct __sk_buff *skb)
 {
-	__sync_lock_test_and_set(&is_looking, 1);
+	__sync_lock_test_and_set(&is_polling, 1);
 	sweep(bpf_ktime_get_ns());
 	return 0;
 }
 
-SEC("classifier") int border_rest(struct __sk_buff *skb)
+SEC("classifier") int border_end_poll(struct __sk_buff *skb)
 {
-	__sync_lock_test_and_set(&is_looking, 0);
+	__sync_lock_test_and_set(&is_polling, 0);
 	if (!none_waits())
 		rearm();
 	return 0;

@@ -32,11 +32,11 @@ char _license[] SEC("license") = "GPL";
 /* border_us wraps: after this time, the order of two values is unknown */
 #define ORDER_KNOWN_NS (1000000000ULL * 1000)
 /* greatest age of an accepted record: the maximum of --max-age-ms */
-#define GREATEST_AGE_US (30 * 1000000U)
+#define MAX_AGE_US (30 * 1000000U)
 /* after a report of bytes that were never sent, records of the flow are ignored for this long */
 #define DISTRUST_NS (5 * 1000000000ULL)
 /* a longer pause between two records is attributed to the application */
-#define LONGEST_PAUSE_NS 1000000000ULL
+#define MAX_PAUSE_NS 1000000000ULL
 
 enum {
 	STATE_ESTABLISHED = 1,
@@ -203,8 +203,7 @@ static __always_inline bool is_older(const struct account *a, const struct pep_r
 
 	if (!a->last_ns || a->border != h->border || now_ns - a->last_ns > ORDER_KNOWN_NS)
 		return false;
-	return later_us > (now_ns - a->last_ns) / 1000 + GREATEST_AGE_US ||
-	       (!later_us && !after(h->segments, a->segments));
+	return later_us > (now_ns - a->last_ns) / 1000 + MAX_AGE_US || (!later_us && !after(h->segments, a->segments));
 }
 
 static __always_inline void keep_account(struct account *a, const struct tcp_sock *tp,
@@ -215,7 +214,7 @@ static __always_inline void keep_account(struct account *a, const struct tcp_soc
 		a->acked_before = tp->bytes_acked;
 		a->retransmits_before = tp->total_retrans;
 	} else {
-		a->active_ns += min(now_ns - a->last_ns, LONGEST_PAUSE_NS);
+		a->active_ns += min(now_ns - a->last_ns, MAX_PAUSE_NS);
 	}
 	a->last_ns = now_ns;
 	a->border = h->border;

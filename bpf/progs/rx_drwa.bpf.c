@@ -20,7 +20,7 @@ struct {
 } drwa_flows SEC(".maps");
 
 /* A shorter RTT is not the path's but processing time; this is also the resolution of a timestamp. */
-#define LEAST_RTT_US 1000U
+#define MIN_RTT_US 1000U
 
 /* The handshake's RTT is that of an empty queue; the first one from data includes a pause of the application. */
 static __always_inline void begin_with_handshake(struct drwa *d, const struct tcp_sock *tp)
@@ -28,7 +28,7 @@ static __always_inline void begin_with_handshake(struct drwa *d, const struct tc
 	u32 rtt_us = tp->rtt_min.s[0].v;
 
 	if (rtt_us != ~0U)
-		d->least_rtt_us = max(rtt_us, LEAST_RTT_US);
+		d->least_rtt_us = max(rtt_us, MIN_RTT_US);
 }
 
 static __always_inline void steer(struct bpf_sock_ops *ctx)

@@ -8,7 +8,7 @@
 #include "abi/seq.h"
 
 /* No window is larger (RFC 7323): a sequence number further away is outdated, or from another flow. */
-#define LARGEST_WINDOW (1 << 30)
+#define MAX_WINDOW (1 << 30)
 #define NOTHING 0xffffffff
 
 struct seen {
@@ -82,7 +82,7 @@ static __always_inline u32 seen_segment(struct seen *seen, u32 seq, u32 length)
 {
 	s32 from = seq - seen->in_order, to = from + length;
 
-	if (from > LARGEST_WINDOW || from < -LARGEST_WINDOW) {
+	if (from > MAX_WINDOW || from < -MAX_WINDOW) {
 		seen->in_order = seq + length;
 		seen->range_count = 0;
 		return LOST_SIGHT;

@@ -19,12 +19,12 @@ enum { STRIP, OVERWRITE, DROP };
 
 struct middlebox_job {
 	u32 segments;
-	u32 does;
-	u32 word;      /* OVERWRITE: which 16 bits of the option ... */
-	u32 value;     /* ... and their new value, as on the wire */
-	u32 lose_each; /* of each so many segments with data, the 1st, 3rd, 5th and 7th are lost; 0: none */
-	u32 with_data; /* so far */
-	u32 seen;      /* segments that it acted on because of the option */
+	u32 action;
+	u32 word;	 /* OVERWRITE: which 16 bits of the option ... */
+	u32 value;	 /* ... and their new value, as on the wire */
+	u32 loss_period; /* of each so many segments with data, the 1st, 3rd, 5th and 7th are lost; 0: none */
+	u32 with_data;	 /* so far */
+	u32 seen;	 /* segments that it acted on because of the option */
 };
 
 struct middlebox_job job SEC(".data") = {};
@@ -74,8 +74,8 @@ SEC("tc") int interfere(struct __sk_buff *skb)
 	    ip.protocol != PROTOCOL_TCP || bpf_skb_load_bytes(skb, TCP_AT, &tcp, sizeof(tcp)))
 		return TC_ACT_UNSPEC;
 	length = (tcp.offset >> 4) * 4 - sizeof(tcp);
-	if (job.lose_each && skb->len > OPTIONS_AT + length) {
-		u32 place = job.with_data++ % job.lose_each;
+	if (job.loss_period && skb->len > OPTIONS_AT + length) {
+		u32 place = job.with_data++ % job.loss_period;
 
 		if (place < 8 && place % 2 == 0)
 			return TC_ACT_SHOT;
@@ -92,9 +92,9 @@ SEC("tc") int interfere(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	job.seen++;
 	at += OPTIONS_AT;
-	if (job.does == DROP)
+	if (job.action == DROP)
 		return TC_ACT_SHOT;
-	if (job.does == OVERWRITE) {
+	if (job.action == OVERWRITE) {
 		put(skb, at + job.word * 2, job.value);
 		return TC_ACT_UNSPEC;
 	}

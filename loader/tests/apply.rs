@@ -300,8 +300,8 @@ fn apply_killed_anywhere_leaves_what_diff_reports() {
 }
 
 #[test]
-fn of_two_at_once_one_comes_after_the_other() {
-    let Some(test) = Applied::new("of_two_at_once_one_comes_after_the_other") else { return };
+fn concurrent_applies_are_serialised() {
+    let Some(test) = Applied::new("concurrent_applies_are_serialised") else { return };
     let change = Change::new(test);
     for _ in 0..3 {
         let both = [&change.before, &change.after].map(|file| {

@@ -198,8 +198,8 @@ fn arwa_follows_hints_that_are_young_and_mean_something() {
 }
 
 #[test]
-fn mdcubic_tells_losses_apart_by_what_the_pep_saw() {
-    let name = "mdcubic_tells_losses_apart_by_what_the_pep_saw";
+fn mdcubic_distinguishes_losses_by_the_peps_reports() {
+    let name = "mdcubic_distinguishes_losses_by_the_peps_reports";
     let Some(_test) = kernel_test(name, &["mdcubic_loss"]) else { return };
     slow_loopback("hotcc-test-loss").enter(|| {
         let set = ["--set", "pep_clock=0", "--set", "pep_max_age_ms=30000", "--set", "d2_loss_events=1000"];

@@ -26,8 +26,8 @@ fn after_a_user(user: &str, root: &[&str]) -> String {
 }
 
 #[test]
-fn links_of_a_user_lead_root_nowhere() {
-    let Some(test) = kernel_test("links_of_a_user_lead_root_nowhere", &["user_cc"]) else { return };
+fn symbolic_links_of_a_user_are_not_followed() {
+    let Some(test) = kernel_test("symbolic_links_of_a_user_are_not_followed", &["user_cc"]) else { return };
     let victim = test.file("victim", b"root's");
     fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
     let directory = test.dir.path().join("directory");
@@ -68,8 +68,8 @@ fn links_of_a_user_lead_root_nowhere() {
 
 /// The file system belongs to root, but a directory in it belongs to another user.
 #[test]
-fn what_a_user_left_is_refused_wherever_it_is() {
-    let Some(_test) = kernel_test("what_a_user_left_is_refused_wherever_it_is", &["user_cc"]) else { return };
+fn directories_of_other_users_are_rejected() {
+    let Some(_test) = kernel_test("directories_of_other_users_are_rejected", &["user_cc"]) else { return };
     let hotcc = hotcc_path();
     for place in ["hotcc/pep", "hotcc/algo/user_cc", "hotcc/rx"] {
         let load = format!("{hotcc} load westwood_bpf --as user_cc");

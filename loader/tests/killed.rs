@@ -159,8 +159,8 @@ fn tunable(name: &str) -> &'static str {
 }
 
 #[test]
-fn of_two_loads_at_once_one_wins() {
-    let Some(_test) = kernel_test("of_two_loads_at_once_one_wins", &["two_loads"]) else { return };
+fn one_of_two_concurrent_loads_succeeds() {
+    let Some(_test) = kernel_test("one_of_two_concurrent_loads_succeeds", &["two_loads"]) else { return };
     for _ in 0..5 {
         let children =
             [start(&["load", "dtcp", "--as", "two_loads"]), start(&["load", "westwoodp", "--as", "two_loads"])];

@@ -49,18 +49,18 @@ fn peers_load_carry_traffic_and_unload() {
 }
 
 #[test]
-fn all_are_unloaded_by_one_command() {
-    let Some(_test) = kernel_test("all_are_unloaded_by_one_command", &["all_a", "all_b"]) else { return };
+fn unload_all_unloads_every_algorithm() {
+    let Some(_test) = kernel_test("unload_all_unloads_every_algorithm", &["all_a", "all_b"]) else { return };
     // in a separate BPF file system, in which no other algorithm is pinned
     let script = "set -eu; mount -t bpf -o mode=0755 bpf /sys/fs/bpf; $0 load dtcp --as all_a; $0 load westwoodp --as all_b
         ! HOTCC_FAIL_AT=step1 $0 unload --all 2>/dev/null; echo registered $(cat /proc/sys/net/ipv4/tcp_available_congestion_control)
         $0 unload --all; $0 unload --all";
     let mut shell = Command::new("unshare");
-    let said = hotcc_testbed::command::succeed(shell.args(["--mount", "sh", "-c", script, hotcc_path()]));
-    let after_failure = said.lines().find(|line| line.starts_with("registered ")).unwrap();
-    assert!(after_failure.contains(" all_a") && after_failure.contains(" all_b"), "not undone: {said}");
+    let output = hotcc_testbed::command::succeed(shell.args(["--mount", "sh", "-c", script, hotcc_path()]));
+    let after_failure = output.lines().find(|line| line.starts_with("registered ")).unwrap();
+    assert!(after_failure.contains(" all_a") && after_failure.contains(" all_b"), "not undone: {output}");
     let done = "- unload algorithm all_a\n- unload algorithm all_b\nsteps done: 2; nothing is loaded\n";
-    assert!(said.ends_with(&format!("{done}steps done: 0; nothing is loaded\n")), "{said}");
+    assert!(output.ends_with(&format!("{done}steps done: 0; nothing is loaded\n")), "{output}");
     assert!(!registered("all_a") && !registered("all_b"));
     fails(2, &["unload"]);
     fails(2, &["unload", "--all", "all_a"]);
@@ -68,8 +68,8 @@ fn all_are_unloaded_by_one_command() {
 }
 
 #[test]
-fn counters_say_what_flows_did() {
-    let Some(_test) = kernel_test("counters_say_what_flows_did", &["wp_count"]) else { return };
+fn counters_match_the_traffic() {
+    let Some(_test) = kernel_test("counters_match_the_traffic", &["wp_count"]) else { return };
     ok(&["load", "westwoodp", "--as", "wp_count"]);
     for _ in 0..3 {
         Connection::new("wp_count").send(MIB);
@@ -98,26 +98,26 @@ fn stats_after_closing(name: &str, closed: u64) -> hotcc_abi::stats::AlgoStats {
 fn tunables_are_set_live_and_read_back() {
     let Some(_test) = kernel_test("tunables_are_set_live_and_read_back", &["dtcp_set"]) else { return };
     let warning = "hotcc: warning: n_rule=alg1: N never falls";
-    let told = |arguments: &[&str]| String::from_utf8(hotcc(arguments).stderr).unwrap();
-    let loaded = told(&["load", "dtcp", "--as", "dtcp_set", "--set", "eta=3", "--set", "n_rule=alg1"]);
+    let stderr = |arguments: &[&str]| String::from_utf8(hotcc(arguments).stderr).unwrap();
+    let loaded = stderr(&["load", "dtcp", "--as", "dtcp_set", "--set", "eta=3", "--set", "n_rule=alg1"]);
     assert!(loaded.starts_with(warning), "{loaded}");
-    assert!(told(&["set", "dtcp_set", "n_rule=alg1"]).starts_with(warning));
-    assert_eq!(told(&["set", "dtcp_set", "eta=3"]), "");
+    assert!(stderr(&["set", "dtcp_set", "n_rule=alg1"]).starts_with(warning));
+    assert_eq!(stderr(&["set", "dtcp_set", "eta=3"]), "");
     assert_eq!(ok(&["get", "dtcp_set", "eta"]), "3\n");
     assert_eq!(ok(&["get", "dtcp_set", "n_rule"]), "alg1\n");
     ok(&["set", "dtcp_set", "eta=4", "queue=rtt", "alpha_permille=0x12c"]);
     assert_eq!(ok(&["get", "dtcp_set", "eta"]), "4\n");
     assert_eq!(ok(&["get", "dtcp_set", "queue"]), "rtt\n");
     assert_eq!(ok(&["get", "dtcp_set", "alpha_permille"]), "300\n");
-    assert_eq!(ok(&["get", "dtcp_set", "g_permille"]), "500\n", "the others stay");
+    assert_eq!(ok(&["get", "dtcp_set", "g_permille"]), "500\n", "the other tunables keep their values");
     // all or nothing
     fails(2, &["set", "dtcp_set", "eta=5", "alpha_permille=99999"]);
     assert_eq!(ok(&["get", "dtcp_set", "eta"]), "4\n");
 }
 
 #[test]
-fn paper_profile_is_what_the_paper_says() {
-    let Some(_test) = kernel_test("paper_profile_is_what_the_paper_says", &["dtcp_paper"]) else { return };
+fn the_paper_profile_has_the_papers_values() {
+    let Some(_test) = kernel_test("the_paper_profile_has_the_papers_values", &["dtcp_paper"]) else { return };
     ok(&["load", "dtcp", "--as", "dtcp_paper", "--profile", "paper", "--set", "eta=3"]);
     for (tunable, value) in [
         ("epoch_us", "500000"),
@@ -132,8 +132,10 @@ fn paper_profile_is_what_the_paper_says() {
 }
 
 #[test]
-fn swap_reaches_new_sockets_and_with_live_open_ones() {
-    let Some(_test) = kernel_test("swap_reaches_new_sockets_and_with_live_open_ones", &["cc_swap"]) else { return };
+fn swap_applies_to_new_sockets_and_with_live_to_open_ones() {
+    let Some(_test) = kernel_test("swap_applies_to_new_sockets_and_with_live_to_open_ones", &["cc_swap"]) else {
+        return;
+    };
     ok(&["load", "westwoodp", "--as", "cc_swap"]);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut before = Connection::to(&listener, Some("cc_swap"));
@@ -200,12 +202,12 @@ fn set_reaches_connections_on_the_previous_version() {
     ok(&["swap", "cc_older", "dtcp"]);
     assert_eq!(json(&["set", "cc_older", "eta=6", "--json"])["connections_missed"], 1);
     ok(&["rollback", "cc_older"]);
-    assert_eq!(ok(&["get", "cc_older", "eta"]), "6\n", "the version before was set too");
+    assert_eq!(ok(&["get", "cc_older", "eta"]), "6\n", "the previous version was set too");
 }
 
 #[test]
-fn counters_survive_the_versions_that_kept_them() {
-    let Some(_test) = kernel_test("counters_survive_the_versions_that_kept_them", &["cc_sum"]) else { return };
+fn counters_survive_the_removal_of_old_versions() {
+    let Some(_test) = kernel_test("counters_survive_the_removal_of_old_versions", &["cc_sum"]) else { return };
     ok(&["load", "westwoodp", "--as", "cc_sum"]);
     let oldest = Connection::new("cc_sum");
     Connection::new("cc_sum").send(MIB);
@@ -223,8 +225,8 @@ fn counters_survive_the_versions_that_kept_them() {
 }
 
 #[test]
-fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
-    let Some(test) = kernel_test("a_swap_to_the_very_same_keeps_what_rollback_brings", &["cc_same"]) else { return };
+fn a_swap_to_the_same_object_keeps_the_previous_version() {
+    let Some(test) = kernel_test("a_swap_to_the_same_object_keeps_the_previous_version", &["cc_same"]) else { return };
     let stranger = test.object("stranger");
     ok(&["load", "westwoodp", "--as", "cc_same"]);
     let older = Connection::new("cc_same");
@@ -234,7 +236,11 @@ fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
     let text = ok(&same);
     assert!(text.contains("already serves with the same tunables"), "{text}");
     let again = json(&[&same[..], &["--live", "--json"]].concat());
-    assert_eq!((&again["served_already"], &again["moved"]["moved"]), (&true.into(), &1.into()), "--live moves as ever");
+    assert_eq!(
+        (&again["served_already"], &again["moved"]["moved"]),
+        (&true.into(), &1.into()),
+        "--live still moves connections"
+    );
     assert_eq!(again["connections_older"], 0);
     drop(older);
     let after = status_of("cc_same").unwrap();
@@ -254,8 +260,8 @@ fn a_swap_to_the_very_same_keeps_what_rollback_brings() {
 }
 
 #[test]
-fn a_swap_that_fails_leaves_the_old_serving() {
-    let Some(test) = kernel_test("a_swap_that_fails_leaves_the_old_serving", &["cc_stay"]) else { return };
+fn a_failed_swap_keeps_the_old_version() {
+    let Some(test) = kernel_test("a_failed_swap_keeps_the_old_version", &["cc_stay"]) else { return };
     ok(&["load", "westwoodp", "--as", "cc_stay"]);
     let before = pins_of("cc_stay");
     let message = fails(1, &["swap", "cc_stay", &test.object("unverifiable")]);
@@ -271,8 +277,9 @@ fn a_swap_that_fails_leaves_the_old_serving() {
 }
 
 #[test]
-fn a_stranger_loads_is_renamed_tuned_swapped_and_unloaded() {
-    let Some(test) = kernel_test("a_stranger_loads_is_renamed_tuned_swapped_and_unloaded", &["stranger", "str.anger2"])
+fn a_third_party_object_can_be_renamed_tuned_swapped_and_unloaded() {
+    let Some(test) =
+        kernel_test("a_third_party_object_can_be_renamed_tuned_swapped_and_unloaded", &["stranger", "str.anger2"])
     else {
         return;
     };
@@ -321,8 +328,10 @@ fn cwnd(connection: &Connection) -> u32 {
 }
 
 #[test]
-fn unloading_in_use_says_how_many_and_they_run_on() {
-    let Some(_test) = kernel_test("unloading_in_use_says_how_many_and_they_run_on", &["cc_used"]) else { return };
+fn unload_reports_open_connections_which_keep_the_algorithm() {
+    let Some(_test) = kernel_test("unload_reports_open_connections_which_keep_the_algorithm", &["cc_used"]) else {
+        return;
+    };
     ok(&["load", "westwoodp", "--as", "cc_used"]);
     let mut connections = [Connection::new("cc_used"), Connection::new("cc_used")];
     let text = ok(&["unload", "cc_used"]);
@@ -340,15 +349,14 @@ fn unloading_in_use_says_how_many_and_they_run_on() {
 }
 
 #[test]
-fn an_object_older_than_links_and_than_us_is_served_too() {
-    let Some(test) = kernel_test("an_object_older_than_links_and_than_us_is_served_too", &["foreign", "cc_foreign"])
-    else {
+fn an_object_without_links_and_tags_is_supported() {
+    let Some(test) = kernel_test("an_object_without_links_and_tags_is_supported", &["foreign", "cc_foreign"]) else {
         return;
     };
     let path = test.object("foreign");
     ok(&["load", &path]);
     Connection::new("foreign").send(MIB);
-    assert_eq!(ok(&["get", "foreign"]).lines().count(), 1, "it has nothing to tune");
+    assert_eq!(ok(&["get", "foreign"]).lines().count(), 1, "it has no tunables");
     ok(&["unload", "foreign"]);
     ok(&["load", "westwoodp", "--as", "cc_foreign"]);
     let mut connection = Connection::new("cc_foreign");
@@ -360,8 +368,8 @@ fn an_object_older_than_links_and_than_us_is_served_too() {
 }
 
 #[test]
-fn run_gives_one_command_the_congestion_control_and_nobody_else() {
-    let Some(_test) = kernel_test("run_gives_one_command_the_congestion_control_and_nobody_else", &["dtcp"]) else {
+fn run_applies_the_congestion_control_to_one_command_only() {
+    let Some(_test) = kernel_test("run_applies_the_congestion_control_to_one_command_only", &["dtcp"]) else {
         return;
     };
     const CLIENT: [&str; 8] = ["iperf3", "-c", "127.0.0.1", "-p", "5312", "-n", "1M", "-J"];
@@ -378,8 +386,8 @@ fn run_gives_one_command_the_congestion_control_and_nobody_else() {
     assert!(text.contains("\"sender_tcp_congestion\":\t\"dtcp\""), "{text}");
     assert!(String::from_utf8_lossy(&ran.stderr).contains("2 sockets used dtcp, loaded for this run"));
     assert!(!String::from_utf8_lossy(&beside.stdout).contains("dtcp"));
-    assert_eq!(code.code(), Some(7), "ends as the command ends");
-    assert!(!registered("dtcp"), "gone with the command");
+    assert_eq!(code.code(), Some(7), "exits with the command's status");
+    assert!(!registered("dtcp"), "unloaded when the command ends");
     let root = hotcc::cgroup::cgroup2_root().unwrap();
     let left = std::fs::read_dir(root)
         .unwrap()
@@ -391,14 +399,14 @@ fn run_gives_one_command_the_congestion_control_and_nobody_else() {
     // window
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let look = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}");
-    let looked = ok(&["run", "--cc", "dtcp", "--profile", "paper", "--", "bash", "-c", &look]);
-    assert!(looked.contains("dtcp") && looked.contains("cwnd:20 "), "{looked}");
+    let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port}; ss -Htin dst 127.0.0.1:{port}");
+    let sockets = ok(&["run", "--cc", "dtcp", "--profile", "paper", "--", "bash", "-c", &script]);
+    assert!(sockets.contains("dtcp") && sockets.contains("cwnd:20 "), "{sockets}");
 }
 
 #[test]
-fn kernels_without_links_are_served_too() {
-    let Some(test) = kernel_test("kernels_without_links_are_served_too", &["cc_nolink"]) else { return };
+fn kernels_without_links_are_supported() {
+    let Some(test) = kernel_test("kernels_without_links_are_supported", &["cc_nolink"]) else { return };
     let hotcc = |arguments: &[&str]| {
         let output = Command::new(hotcc_path()).args(arguments).env("HOTCC_NO_LINKS", "1").output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -413,7 +421,7 @@ fn kernels_without_links_are_served_too() {
     assert_eq!(status_of("cc_nolink").unwrap()["connections_current"], 1);
     hotcc(&["rollback", "cc_nolink", "--live"]);
     connection.send(MIB);
-    assert_eq!(hotcc(&["get", "cc_nolink", "min_sample_us"]), "60000\n", "comes back as it was");
+    assert_eq!(hotcc(&["get", "cc_nolink", "min_sample_us"]), "60000\n", "the value is restored");
     assert_eq!(status_of("cc_nolink").unwrap()["object"], "builtin:westwoodp");
     let bad = Command::new(hotcc_path())
         .args(["swap", "cc_nolink", &test.object("unverifiable")])

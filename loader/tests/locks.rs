@@ -52,8 +52,8 @@ fn start(arguments: &[&str]) -> Child {
 }
 
 #[test]
-fn held_locks_stop_no_reader_and_nobody_for_ever() {
-    let Some(test) = kernel_test("held_locks_stop_no_reader_and_nobody_for_ever", &["lock_cc"]) else { return };
+fn held_locks_block_no_reader_and_writers_time_out() {
+    let Some(test) = kernel_test("held_locks_block_no_reader_and_writers_time_out", &["lock_cc"]) else { return };
     ok(&["load", "westwoodp", "--as", "lock_cc"]);
     ok(&["paths", "bump", "192.0.2.1"]);
     let saved = test.file("saved.toml", b"");

@@ -70,8 +70,8 @@ fn open_sockets_move_and_move_back() {
 }
 
 #[test]
-fn the_kernels_own_are_as_good() {
-    let Some(_test) = kernel_test("the_kernels_own_are_as_good", &["cc_own"]) else { return };
+fn sockets_migrate_to_the_kernels_congestion_controls() {
+    let Some(_test) = kernel_test("sockets_migrate_to_the_kernels_congestion_controls", &["cc_own"]) else { return };
     let ns = NetNs::new("hotcc-test-own");
     let (_listener, mut connection) = connect(&ns, "reno");
     let only = ["--netns", "hotcc-test-own", "--json"];
@@ -91,8 +91,10 @@ fn the_kernels_own_are_as_good() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_by_namespace() {
-    let Some(_test) = kernel_test("what_the_kernel_refuses_is_told_by_namespace", &["cc_lock"]) else { return };
+fn migrations_that_the_kernel_rejects_are_reported_by_namespace() {
+    let Some(_test) = kernel_test("migrations_that_the_kernel_rejects_are_reported_by_namespace", &["cc_lock"]) else {
+        return;
+    };
     let ns = NetNs::new("hotcc-test-lock");
     ok(&["load", "dtcp", "--as", "cc_lock"]);
     ns.sh("ip route change local 127.0.0.1 dev lo table local congctl lock cc_lock");

@@ -129,8 +129,8 @@ fn clock() -> Option<u64> {
 }
 
 #[test]
-fn a_route_that_becomes_another_one_is_told() {
-    let Some(_test) = path_test("a_route_that_becomes_another_one_is_told", &[]) else { return };
+fn a_changed_route_is_reported() {
+    let Some(_test) = path_test("a_changed_route_is_reported", &[]) else { return };
     let ns = two_links();
     ns.sh("ip route add 198.51.100.0/24 via 198.19.0.2");
     let watch = Watch::start(&[]);
@@ -244,8 +244,8 @@ fn ipv6_hops_come_and_go_one_by_one() {
 
 /// The kernel sends no notice for IPv4 routes that it drops with their link, or for hops that a nexthop object changes.
 #[test]
-fn what_the_kernel_does_without_a_word_is_seen() {
-    let Some(_test) = path_test("what_the_kernel_does_without_a_word_is_seen", &[]) else { return };
+fn route_changes_without_a_notice_are_detected() {
+    let Some(_test) = path_test("route_changes_without_a_notice_are_detected", &[]) else { return };
     let ns = two_links();
     ns.sh("ip nexthop add id 5 via 198.19.0.2 dev v0; ip route add 198.18.5.0/24 nhid 5
         ip route add 198.18.6.0/24 nexthop via 198.19.0.2 nexthop via 198.19.1.2");

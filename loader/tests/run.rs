@@ -231,8 +231,8 @@ fn runs_that_start_and_end_at_once_do_not_disturb_each_other() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_is_usable() {
-    let Some(_test) = kernel_test("what_a_killed_run_leaves_is_usable", &["dtcp"]) else { return };
+fn a_killed_run_leaves_a_usable_state() {
+    let Some(_test) = kernel_test("a_killed_run_leaves_a_usable_state", &["dtcp"]) else { return };
     let orphan = Run::start("dtcp", "exec sleep 20").kill();
     let status = status_of("dtcp").unwrap();
     assert_eq!((&status["registered"], &status["loaded_for"]), (&true.into(), &"killed run".into()));
@@ -264,8 +264,8 @@ fn what_a_killed_run_leaves_is_usable() {
 }
 
 #[test]
-fn what_is_loaded_to_stay_stays() {
-    let Some(_test) = kernel_test("what_is_loaded_to_stay_stays", &["dtcp"]) else { return };
+fn algorithms_loaded_before_a_run_stay_loaded() {
+    let Some(_test) = kernel_test("algorithms_loaded_before_a_run_stay_loaded", &["dtcp"]) else { return };
     ok(&["load", "dtcp"]);
     let ran = hotcc(&["run", "--cc", "dtcp", "--", "true"]);
     assert!(String::from_utf8_lossy(&ran.stderr).contains("0 sockets used dtcp\n"));
@@ -310,8 +310,8 @@ fn a_path_is_loaded_for_the_run() {
 }
 
 #[test]
-fn a_run_tunes_what_it_loads_and_nothing_of_others() {
-    let Some(_test) = kernel_test("a_run_tunes_what_it_loads_and_nothing_of_others", &["dtcp"]) else { return };
+fn a_run_only_tunes_algorithms_that_it_loads() {
+    let Some(_test) = kernel_test("a_run_only_tunes_algorithms_that_it_loads", &["dtcp"]) else { return };
     let with = |options: &[&'static str]| {
         [&["run", "--cc", "dtcp"][..], options, &["--", hotcc_path(), "get", "dtcp", "eta"]].concat()
     };
@@ -338,8 +338,8 @@ fn a_run_tunes_what_it_loads_and_nothing_of_others() {
 }
 
 #[test]
-fn what_the_connections_did_is_said_at_the_end() {
-    let Some(test) = kernel_test("what_the_connections_did_is_said_at_the_end", &["dtcp"]) else { return };
+fn a_run_ends_with_a_summary_of_its_connections() {
+    let Some(test) = kernel_test("a_run_ends_with_a_summary_of_its_connections", &["dtcp"]) else { return };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let script = test.file(
         "command.pl",

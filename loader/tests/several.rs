@@ -49,8 +49,8 @@ fn only_the_programs_that_the_chosen_table_names_are_loaded() {
 }
 
 #[test]
-fn too_few_file_descriptors_are_called_that() {
-    let Some(_test) = kernel_test("too_few_file_descriptors_are_called_that", &["cc_few"]) else { return };
+fn running_out_of_file_descriptors_is_reported_as_such() {
+    let Some(_test) = kernel_test("running_out_of_file_descriptors_is_reported_as_such", &["cc_few"]) else { return };
     let limited = "ulimit -n $1; shift; exec \"$@\"";
     let mut failures = 0;
     for files in 6..64 {

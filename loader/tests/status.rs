@@ -13,9 +13,8 @@ fn other(name: &str) -> Option<Value> {
 }
 
 #[test]
-fn another_partys_bpf_is_called_that_without_a_socket_too() {
-    let Some(test) = kernel_test("another_partys_bpf_is_called_that_without_a_socket_too", &["stranger", "dtcp"])
-    else {
+fn third_party_bpf_is_shown_as_such_without_sockets() {
+    let Some(test) = kernel_test("third_party_bpf_is_shown_as_such_without_sockets", &["stranger", "dtcp"]) else {
         return;
     };
     for (links, object, name) in [(true, test.object("stranger"), "stranger"), (false, "dtcp".to_owned(), "dtcp")] {
@@ -67,8 +66,8 @@ fn where_it_is_the_default_and_what_rollback_restores_is_shown() {
 }
 
 #[test]
-fn what_was_unloaded_in_use_is_called_that() {
-    let Some(_test) = kernel_test("what_was_unloaded_in_use_is_called_that", &["cc_gone"]) else { return };
+fn algorithms_unloaded_in_use_are_shown_as_such() {
+    let Some(_test) = kernel_test("algorithms_unloaded_in_use_are_shown_as_such", &["cc_gone"]) else { return };
     ok(&["load", "westwoodp", "--as", "cc_gone"]);
     let _open = Connection::new("cc_gone");
     ok(&["unload", "cc_gone"]);
@@ -100,9 +99,8 @@ fn a_report_has_all_parts_and_says_why_one_is_missing() {
 }
 
 #[test]
-fn an_algorithm_whose_notes_cannot_be_read_is_shown_all_the_same() {
-    let Some(_test) =
-        kernel_test("an_algorithm_whose_notes_cannot_be_read_is_shown_all_the_same", &["cc_old", "cc_lost", "cc_good"])
+fn an_algorithm_with_unreadable_metadata_is_shown() {
+    let Some(_test) = kernel_test("an_algorithm_with_unreadable_metadata_is_shown", &["cc_old", "cc_lost", "cc_good"])
     else {
         return;
     };

@@ -24,8 +24,8 @@ fn is_plain(what: &str, output: &Output) {
 }
 
 #[test]
-fn a_terminal_obeys_no_object_and_no_path() {
-    let Some(test) = kernel_test("a_terminal_obeys_no_object_and_no_path", &["foreign"]) else { return };
+fn control_characters_of_objects_and_paths_are_escaped() {
+    let Some(test) = kernel_test("control_characters_of_objects_and_paths_are_escaped", &["foreign"]) else { return };
     let dtcp = hotcc_bpf::algo("dtcp").unwrap().bytes;
     let described = test.file("described.bpf.o", &with(dtcp, b"D-TCP", b"\x1b[31m"));
     let named = test.file("named\u{1b}[31m\u{9b}1m.bpf.o", b"no object");
@@ -47,8 +47,8 @@ fn a_terminal_obeys_no_object_and_no_path() {
 
 /// libbpf's messages quote names from the object, which need not be valid UTF-8.
 #[test]
-fn what_libbpf_prints_may_hold_any_byte() {
-    let Some(test) = kernel_test("what_libbpf_prints_may_hold_any_byte", &["foreign"]) else { return };
+fn libbpfs_messages_may_contain_any_byte() {
+    let Some(test) = kernel_test("libbpfs_messages_may_contain_any_byte", &["foreign"]) else { return };
     let object = std::fs::read(test.object("foreign")).unwrap();
     let other = with(&object, b"tcp_reno_ssthresh", b"tcp_reno\xff\x1b\x9bthresh");
     let path = test.file("other.bpf.o", &other);

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 
 #[test]
-fn a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked() {
-    let Some(test) = kernel_test("a_swap_says_what_it_tunes_otherwise_and_keeps_it_where_asked", &["cc_kept"]) else {
+fn a_swap_reports_changed_tunables_and_keeps_them_on_request() {
+    let Some(test) = kernel_test("a_swap_reports_changed_tunables_and_keeps_them_on_request", &["cc_kept"]) else {
         return;
     };
     let values = || ["eta", "g_permille", "queue"].map(|tunable| ok(&["get", "cc_kept", tunable]).trim().to_owned());

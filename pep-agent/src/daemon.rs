@@ -91,7 +91,7 @@ impl Daemon {
         metrics_server::announce(&self.listener)
     }
 
-    /// Serves until SIGTERM, SIGINT, or a problem that `look` returns. Calls `look` once per `look_every`, and `reload`
+    /// Serves until SIGTERM, SIGINT, or a problem that `check` returns. Calls `check` once per `check_interval`, and `reload`
     /// at SIGHUP. Notifies the service manager when it is ready.
     ///
     /// # Errors
@@ -99,9 +99,9 @@ impl Daemon {
     pub fn serve(
         self,
         registry: Registry,
-        look_every: Duration,
+        check_interval: Duration,
         mut reload: impl FnMut(),
-        mut look: impl FnMut() -> Option<Error>,
+        mut check: impl FnMut() -> Option<Error>,
     ) -> Result<Stopped> {
         let Self { runtime, listener, mut stop, mut hangup } = self;
         let shown = Arc::new(Mutex::new(None));
@@ -110,8 +110,8 @@ impl Daemon {
             service::ready();
             let looking = async {
                 loop {
-                    tokio::time::sleep(look_every).await;
-                    if let Some(problem) = look() {
+                    tokio::time::sleep(check_interval).await;
+                    if let Some(problem) = check() {
                         *shown.lock().unwrap_or_else(PoisonError::into_inner) = Some(format!("{problem:#}"));
                         return problem;
                     }

@@ -22,7 +22,7 @@ pub fn read_options<T: Args + DeserializeOwned>(path: &Path) -> Result<T> {
 ///
 /// # Errors
 /// The error of `resolved`.
-pub fn judged<T>(resolved: Result<T>, file: Option<&Path>) -> Result<T> {
+pub fn with_file_name<T>(resolved: Result<T>, file: Option<&Path>) -> Result<T> {
     resolved.map_err(|error| match file {
         Some(file) => error.during(&format!("invalid options, with those of {}", file.display())).as_kind(Kind::Failed),
         None => error,

@@ -158,7 +158,7 @@ mod tests {
         }
 
         #[test]
-        fn noise_is_no_report_or_a_well_formed_one(option: [u8; INBAND_BYTES]) {
+        fn random_bytes_are_rejected_or_a_well_formed_report(option: [u8; INBAND_BYTES]) {
             let key = FlowKey { server: "[::1]:1".parse().unwrap(), client: "[::2]:9".parse().unwrap() };
             let flow = FlowReport { key, in_order: 0, ranges: Vec::new(), segments: 0, seen_at_us: 0 };
             let mut option = option;

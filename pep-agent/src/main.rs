@@ -5,7 +5,7 @@ mod file;
 
 use clap::{CommandFactory, Parser};
 use cli::{Border, Cli, Command, Server};
-use file::{judged, read_options};
+use file::{read_options, with_file_name};
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::printable::printable;
 use pep_agent::auth::{Keys, LiveKeys};
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 
 fn run_border(args: Border) -> Result<()> {
     let file = args.config.as_deref().map(read_options).transpose()?.unwrap_or_default();
-    let config = judged(args.options.or(file).resolve(), args.config.as_deref())?;
+    let config = with_file_name(args.options.or(file).resolve(), args.config.as_deref())?;
     if args.dry_run {
         return border::run(&config, &args.pins, || Ok(Box::new(Print)), || ());
     }
@@ -56,7 +56,7 @@ fn run_border(args: Border) -> Result<()> {
             "--key-file is missing: pass it, e.g. `--key-file /etc/hotcc/pep.keys`, set `key_file` in the --config file, or use --dry-run",
         )
     };
-    let file = judged(config.key_file.as_deref().ok_or_else(missing), args.config.as_deref())?;
+    let file = with_file_name(config.key_file.as_deref().ok_or_else(missing), args.config.as_deref())?;
     let keys = LiveKeys::new(Keys::read(file).tried(|| "cannot use the key file".to_owned())?);
     let start = || -> Result<Box<dyn Transport + Send>> {
         let how = match config.transport {
@@ -76,5 +76,5 @@ fn run_border(args: Border) -> Result<()> {
 
 fn run_server(args: Server) -> Result<()> {
     let file = args.config.as_deref().map(read_options).transpose()?.unwrap_or_default();
-    server::run(&judged(args.options.or(file).resolve(), args.config.as_deref())?)
+    server::run(&with_file_name(args.options.or(file).resolve(), args.config.as_deref())?)
 }

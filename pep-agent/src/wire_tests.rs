@@ -55,7 +55,7 @@ fn is_refused(bytes: &[u8]) -> bool {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(reports in proptest::collection::vec(any_report(), 1..60)) {
+    fn written_values_are_read_back(reports in proptest::collection::vec(any_report(), 1..60)) {
         let (bytes, fitting) = write(&reports);
         prop_assert!(bytes.len() <= MAX_DATAGRAM_BYTES);
         let longest = FLOW_FIXED_BYTES + 32 + RANGES * RANGE_BYTES;
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_was_changed_is_taken(
+    fn changed_datagrams_are_rejected(
         reports in proptest::collection::vec(any_report(), 1..10),
         at: proptest::sample::Index,
         flip in 1u8..,

@@ -80,15 +80,15 @@ fn v6(addr: IpAddr) -> Ipv6Addr {
 }
 
 fn address_and_port(name: &str) -> Result<(IpAddr, Option<&str>), LinkError> {
-    let wrong = || LinkError::Address(name.to_owned());
+    let invalid = || LinkError::Address(name.to_owned());
     let (addr, port) = if let Some(rest) = name.strip_prefix('[') {
-        let (addr, port) = rest.split_once("]:").ok_or_else(wrong)?;
-        (IpAddr::V6(addr.parse().map_err(|_| wrong())?), Some(port))
+        let (addr, port) = rest.split_once("]:").ok_or_else(invalid)?;
+        (IpAddr::V6(addr.parse().map_err(|_| invalid())?), Some(port))
     } else if let Ok(addr) = name.parse() {
         (addr, None)
     } else {
-        let (addr, port) = name.split_once(':').ok_or_else(wrong)?;
-        (IpAddr::V4(addr.parse().map_err(|_| wrong())?), Some(port))
+        let (addr, port) = name.split_once(':').ok_or_else(invalid)?;
+        (IpAddr::V4(addr.parse().map_err(|_| invalid())?), Some(port))
     };
     Ok((addr, port))
 }

@@ -82,10 +82,11 @@ impl RawReading {
             ("age_ms", Some(self.age_ms), 0.0..=1e9),
             ("time_s", self.time_s, f64::MIN..=f64::MAX),
         ];
-        let wrong = values
+        let out_of_range = values
             .into_iter()
             .find_map(|(name, value, range)| Some((name, value?, range)).filter(|(_, v, r)| !r.contains(v)));
-        wrong.map(|(name, value, range)| format!("{name} {value} is not within {} to {}", range.start(), range.end()))
+        out_of_range
+            .map(|(name, value, range)| format!("{name} {value} is not within {} to {}", range.start(), range.end()))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::lab::LabCommand;
 use crate::report::refresh;
 use anyhow::{Context, Result};
-use hotcc_report::gates::{Judged, judge, text};
+use hotcc_report::gates::{GateResult, judge, text};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,10 +35,10 @@ impl GatesCommand {
     pub fn run(mut self) -> Result<ExitCode> {
         self.lab.keep_gated_scenarios()?;
         let (code, directories) = self.lab.run_all(false)?;
-        if self.lab.only_checks() || directories.is_empty() {
+        if self.lab.is_check_only() || directories.is_empty() {
             return Ok(ExitCode::from(code));
         }
-        let mut gates: Vec<Judged> = Vec::new();
+        let mut gates: Vec<GateResult> = Vec::new();
         for directory in &directories {
             gates.extend(judge(directory).with_context(|| directory.display().to_string())?);
         }
@@ -50,13 +50,13 @@ impl GatesCommand {
         if let Some(page) = &self.page {
             refresh(page, self.lab.out())?;
         }
-        let name = |gate: &Judged| format!("{}: {}", gate.scenario, gate.gate);
+        let name = |gate: &GateResult| format!("{}: {}", gate.scenario, gate.gate);
         for gate in gates.iter().filter(|gate| gate.known && gate.holds == Some(true)) {
             eprintln!("held, although the scenario marks it as missed: {}", name(gate));
         }
-        let failures: Vec<&Judged> = gates.iter().filter(|gate| gate.is_failure()).collect();
+        let failures: Vec<&GateResult> = gates.iter().filter(|gate| gate.is_failure()).collect();
         for gate in &failures {
-            eprintln!("missed, and not marked as missed: {}: {}, asked {}", name(gate), gate.figure, gate.asked);
+            eprintln!("missed, and not marked as missed: {}: {}, limit {}", name(gate), gate.figure, gate.limit);
         }
         Ok(ExitCode::from(code.max(u8::from(!failures.is_empty()))))
     }

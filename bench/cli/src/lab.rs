@@ -43,7 +43,7 @@ pub struct LabCommand {
     /// Where to run: `vm:KERNEL` (6.1, trixie, newest, ...) is a stock kernel in virtual time, `vm` is vm:6.12; `native`
     /// is the running kernel (needs root; figures depend on this machine)
     #[arg(long, default_value = "vm", value_name = "BACKEND")]
-    lab: Choice,
+    lab: BackendChoice,
     /// Simulate the runs instead: about a second per minute of scenario, without root, QEMU or a kernel; results are marked
     /// as simulated. Fails if a case needs what only a kernel has, e.g. a PEP
     #[arg(long, conflicts_with_all = ["lab", "real_time"])]
@@ -63,7 +63,7 @@ pub struct LabCommand {
     /// Run only cases with this swept value, e.g. cc=dtcp; repeat for other keys, or for more values of the same key
     #[arg(long, value_name = "KEY=VALUE")]
     case: Vec<SweptValue>,
-    /// Run only one case in N on average, drawn at random: how a wide sweep that was simulated is repeated on a kernel
+    /// Run only one case in N on average, drawn at random, e.g. to repeat part of a simulated sweep on a kernel
     #[arg(long, value_name = "N")]
     one_in: Option<NonZeroU32>,
     /// Seed of the draw of `--one-in`
@@ -87,12 +87,12 @@ pub struct LabCommand {
 
 /// A backend, parsed from its name.
 #[derive(Clone, Debug)]
-enum Choice {
+enum BackendChoice {
     Vm(Selector),
     Native,
 }
 
-impl FromStr for Choice {
+impl FromStr for BackendChoice {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -131,26 +131,26 @@ impl LabCommand {
         let drawn = self.one_in.map(|one_in| Draw { one_in, seed: self.draw_seed });
         let selection = Selection { one_seed: self.one_seed || self.quick, cases: self.case.clone(), drawn };
         let Some((sources, all)) = self.sources(&selection) else { return Ok((1, Vec::new())) };
-        let in_all = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
+        let totals = (sources.len() > 1).then(|| format!("{} scenarios, {}", sources.len(), all.text()));
         if self.check {
-            in_all.iter().for_each(|line| println!("{line}, {}", self.estimate(&all)));
+            totals.iter().for_each(|line| println!("{line}, {}", self.estimate(&all)));
             return Ok((0, Vec::new()));
         }
-        in_all.iter().for_each(|line| eprintln!("{line}"));
+        totals.iter().for_each(|line| eprintln!("{line}"));
         let (kernel, native);
         let backend = match &self.lab {
             _ if self.simulates() => Backend::Simulator,
-            Choice::Native => {
+            BackendChoice::Native => {
                 native = Native::ready()?;
                 eprintln!("{}", native.note());
                 Backend::Native(&native)
             }
-            Choice::Vm(selector) => {
+            BackendChoice::Vm(selector) => {
                 kernel = hotcc_kernels::ready(selector, &mut |progress| eprintln!("{progress}"))?;
                 Backend::Vm(&kernel, self.clock())
             }
         };
-        let place = match backend {
+        let backend_name = match backend {
             Backend::Vm(kernel, _) => kernel.release.clone(),
             Backend::Native(native) => format!("native-{}", native.release),
             Backend::Simulator => simulated::BACKEND.to_owned(),
@@ -158,13 +158,13 @@ impl LabCommand {
         netlab::catch_interrupts()?;
         let (mut code, mut directories) = (0, Vec::new());
         for source in &sources {
-            let directory = self.out.join(stem(&source.path)).join(&place);
+            let directory = self.out.join(results_name(&source.path)).join(&backend_name);
             let run = self.run_one(source, backend, &directory, &selection, shows_tables);
             if directory.join("manifest.json").exists() {
                 directories.push(directory);
             }
             match run {
-                Ok(good) => code = code.max(u8::from(!good)),
+                Ok(passed) => code = code.max(u8::from(!passed)),
                 Err(why) if why.is::<netlab::Interrupted>() => {
                     bail!("{why}; run the same command again to resume")
                 }
@@ -188,7 +188,7 @@ impl LabCommand {
     ) -> Result<bool> {
         let lab = Lab { source, backend, directory, jobs: self.jobs.get(), selection };
         let started = Instant::now();
-        let results = lab.run(&|progress| show(progress))?;
+        let results = lab.run(&|progress| print_progress(progress))?;
         let page = directory.join("report.html");
         let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS)?;
         eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
@@ -208,12 +208,13 @@ impl LabCommand {
     /// Reads the scenarios. Returns them with the total work, or `None` if any file is invalid, after printing what is
     /// wrong with each.
     fn sources(&self, selection: &Selection) -> Option<(Vec<Source>, Workload)> {
-        let (mut sources, mut all, mut right) = (Vec::new(), Workload::default(), true);
+        let (mut sources, mut all, mut all_valid) = (Vec::new(), Workload::default(), true);
         for (place, path) in self.scenarios.iter().enumerate() {
-            if let Some(other) = self.scenarios[..place].iter().find(|other| stem(other) == stem(path)) {
+            if let Some(other) = self.scenarios[..place].iter().find(|other| results_name(other) == results_name(path))
+            {
                 let (path, other) = (path.display(), other.display());
                 eprintln!("hotcc-bench: {path}: its results would replace those of {other}: rename one of the files");
-                right = false;
+                all_valid = false;
                 continue;
             }
             match self.source(path, selection) {
@@ -225,11 +226,11 @@ impl LabCommand {
                 }
                 Err(why) => {
                     eprintln!("hotcc-bench: {why:#}");
-                    right = false;
+                    all_valid = false;
                 }
             }
         }
-        right.then_some((sources, all))
+        all_valid.then_some((sources, all))
     }
 
     fn source(&self, path: &Path, selection: &Selection) -> Result<(Source, Workload)> {
@@ -252,16 +253,16 @@ impl LabCommand {
     /// as long as the scenario.
     fn real_s(&self, source: &Source, work: &Workload, selection: &Selection) -> Result<f64> {
         if self.simulates() {
-            return Ok(work.seconds * simulated::WALL_S_PER_S / self.at_once().min(work.runs.max(1)) as f64);
+            return Ok(work.seconds * simulated::WALL_S_PER_S / self.parallel_runs().min(work.runs.max(1)) as f64);
         }
-        if self.real_time || matches!(self.lab, Choice::Native) {
-            return Ok(work.seconds / self.at_once().min(work.runs.max(1)) as f64);
+        if self.real_time || matches!(self.lab, BackendChoice::Native) {
+            return Ok(work.seconds / self.parallel_runs().min(work.runs.max(1)) as f64);
         }
         estimate::wall_s(source, selection, self.jobs.get())
     }
 
     fn estimate(&self, work: &Workload) -> String {
-        format!("{} of real time with {} at a time", estimate::words(work.real_s), self.at_once())
+        format!("{} of real time with {} at a time", estimate::words(work.real_s), self.parallel_runs())
     }
 
     /// Leaves out the scenarios that have no gates, but not those that cannot be read, so that the error is reported.
@@ -284,12 +285,12 @@ impl LabCommand {
     }
 
     /// Returns whether the command only checks the scenarios, without running anything.
-    pub fn only_checks(&self) -> bool {
+    pub fn is_check_only(&self) -> bool {
         self.check
     }
 
     /// Restricts the runs to these values of a swept key, in addition to those that `--case` names.
-    pub fn only_cases(&mut self, key: &str, values: &[String]) {
+    pub fn restrict_cases(&mut self, key: &str, values: &[String]) {
         self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
     }
 
@@ -307,8 +308,8 @@ impl LabCommand {
         self.sim || self.quick
     }
 
-    fn at_once(&self) -> usize {
-        if !self.simulates() && matches!(self.lab, Choice::Native) { 1 } else { self.jobs.get() }
+    fn parallel_runs(&self) -> usize {
+        if !self.simulates() && matches!(self.lab, BackendChoice::Native) { 1 } else { self.jobs.get() }
     }
 
     fn clock(&self) -> Clock {
@@ -321,13 +322,13 @@ impl LabCommand {
 }
 
 /// Returns the name of a scenario's results.
-fn stem(scenario: &Path) -> &OsStr {
+fn results_name(scenario: &Path) -> &OsStr {
     scenario.file_stem().unwrap_or(scenario.as_os_str())
 }
 
 /// Prints progress: on a terminal, the percentage of a run updates one line; otherwise only the last message of each
 /// run is printed.
-fn show(progress: &Progress<'_>) {
+fn print_progress(progress: &Progress<'_>) {
     let (run, done, text) = match progress {
         Progress::Note(text) => return eprintln!("{text}"),
         Progress::Run { run, done, text } => (run, done, text),

@@ -37,9 +37,9 @@ pub struct ScoreboardCommand {
 impl ScoreboardCommand {
     /// Runs the scenarios, and writes the ranking. Exit code 1 if a run failed or is invalid.
     pub fn run(mut self) -> Result<ExitCode> {
-        self.lab.only_cases("cc", &self.only);
+        self.lab.restrict_cases("cc", &self.only);
         let (code, directories) = self.lab.run_all(false)?;
-        if self.lab.only_checks() {
+        if self.lab.is_check_only() {
             return Ok(ExitCode::from(code));
         }
         for directory in &directories {

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-const HEAD: &str = "# Soak tests\n\n`just soak` runs at length what `just test` runs for a moment, and writes this page; \
+const PAGE_HEAD: &str = "# Soak tests\n\n`just soak` runs at length what `just test` runs for a moment, and writes this page; \
     `bench/soak.toml` names the parts. Each row is the latest run of its part.\n\n\
     | part | what it shows | commit | kernel | seed | rounds | took | result |\n\
     | --- | --- | --- | --- | --- | --- | --- | --- |\n";
 /// Prefix of a test's result in its output.
-const RESULT: &str = "soak: ";
+const RESULT_PREFIX: &str = "soak: ";
 
 /// Run tests at length and record their results in docs/reference/soak.md
 ///
@@ -32,7 +32,7 @@ pub struct SoakCommand {
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Run also what has passed on this commit
+    /// Also run parts that passed on this commit
     #[arg(long)]
     again: bool,
     /// Print the parts and their latest results; run nothing
@@ -72,8 +72,8 @@ struct Row {
 
 impl Row {
     fn passed_on(&self, commit: &str, seed: u64) -> bool {
-        let [of, _, with, _, _, result] = &self.cells;
-        of == commit && *with == seed.to_string() && !result.starts_with("FAILED")
+        let [tested, _, used_seed, _, _, result] = &self.cells;
+        tested == commit && *used_seed == seed.to_string() && !result.starts_with("FAILED")
     }
 }
 
@@ -87,7 +87,7 @@ impl SoakCommand {
             let names = || parts.iter().map(|part| part.name.as_str()).collect::<Vec<_>>().join(", ");
             ensure!(parts.iter().any(|part| part.name == *name), "no part `{name}`: expected one of {}", names());
         }
-        let mut rows = rows_of(&fs::read_to_string(&self.page).unwrap_or_default());
+        let mut rows = parse_rows(&fs::read_to_string(&self.page).unwrap_or_default());
         if self.list {
             for part in &parts {
                 let latest = rows.iter().find(|row| row.part == part.name).map_or("not run yet", |row| &row.cells[5]);
@@ -135,27 +135,27 @@ fn run(part: &Part, seed: u64) -> Result<String> {
         .spawn()
         .with_context(|| format!("cannot start {program}"))?;
     let output = child.stdout.take().context("no output")?;
-    let mut heard = Heard::default();
+    let mut part_output = PartOutput::default();
     for line in BufReader::new(output).lines() {
         let line = line.context("its output is not text")?;
-        heard.line(&line);
+        part_output.line(&line);
         eprintln!("  {line}");
     }
     let status = child.wait().context("cannot wait for it")?;
-    heard.result(status.success(), &status.to_string())
+    part_output.result(status.success(), &status.to_string())
 }
 
 /// The relevant lines of a part's output.
 #[derive(Default)]
-struct Heard {
+struct PartOutput {
     results: Vec<String>,
     failed: Vec<String>,
 }
 
-impl Heard {
+impl PartOutput {
     fn line(&mut self, line: &str) {
         // the test's name may precede the prefix on the same line
-        if let Some((_, result)) = line.split_once(RESULT) {
+        if let Some((_, result)) = line.split_once(RESULT_PREFIX) {
             self.results.push(result.to_owned());
         }
         if let Some(test) = line.strip_suffix(" ... FAILED") {
@@ -170,7 +170,7 @@ impl Heard {
     }
 }
 
-/// Returns the commit that runs. Fails if there are uncommitted changes, because these have no name.
+/// Returns the commit under test. Fails if there are uncommitted changes, which the page could not name.
 fn commit() -> Result<String> {
     let git = |arguments: &[&str]| -> Result<String> {
         let output = Command::new("git").args(arguments).output().context("cannot start git")?;
@@ -184,7 +184,7 @@ fn commit() -> Result<String> {
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 
-fn rows_of(page: &str) -> Vec<Row> {
+fn parse_rows(page: &str) -> Vec<Row> {
     let row = |line: &str| {
         let cells: Vec<String> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").map(str::to_owned).collect();
         let [part, _, cells @ ..] = cells.as_slice() else { return None };
@@ -195,7 +195,7 @@ fn rows_of(page: &str) -> Vec<Row> {
 
 /// Formats the page, with the parts in order; rows of parts that no longer exist are dropped.
 fn page(parts: &[Part], rows: &[Row]) -> String {
-    let mut page = HEAD.to_owned();
+    let mut page = PAGE_HEAD.to_owned();
     for part in parts {
         let cells = rows
             .iter()
@@ -216,21 +216,24 @@ mod tests {
     }
 
     #[test]
-    fn a_part_knows_how_long_and_from_where_it_is_to_run_and_says_its_results() {
+    fn a_part_gets_its_rounds_and_seed_and_reports_its_results() {
         let script =
             "echo noise; echo \"test a ... soak: $HOTCC_SOAK_ROUNDS rounds\"; echo \"soak: from $HOTCC_SOAK_SEED\"";
         assert_eq!(run(&part("a", &["sh", "-c", script]), 7).unwrap(), "3 rounds; from 7");
     }
 
     #[test]
-    fn a_part_that_fails_or_reports_nothing_has_not_passed() {
+    fn a_part_fails_if_its_command_fails_or_reports_nothing() {
         let failed = run(&part("a", &["sh", "-c", "echo soak: half; exit 3"]), 1).unwrap_err().to_string();
         assert_eq!(failed, "exit status: 3; half");
         let silent = run(&part("a", &["true"]), 1).unwrap_err().to_string();
         assert_eq!(silent, "it reported no result");
-        let mut heard = Heard::default();
-        ["test a::b ... ok", "test a::c ... FAILED", "soak: half"].iter().for_each(|line| heard.line(line));
-        assert_eq!(heard.result(false, "exit status: 101").unwrap_err().to_string(), "exit status: 101; a::c; half");
+        let mut part_output = PartOutput::default();
+        ["test a::b ... ok", "test a::c ... FAILED", "soak: half"].iter().for_each(|line| part_output.line(line));
+        assert_eq!(
+            part_output.result(false, "exit status: 101").unwrap_err().to_string(),
+            "exit status: 101; a::c; half"
+        );
     }
 
     #[test]
@@ -238,8 +241,8 @@ mod tests {
         let parts = [part("a", &["true"]), part("b", &["true"])];
         let cells = ["0123456789ab", "6.18", "1", "3", "0.5 min", "fine"].map(str::to_owned);
         let rows = [Row { part: "b".to_owned(), cells }];
-        let read = rows_of(&page(&parts, &rows));
-        assert_eq!(read, rows, "what has not run is no row");
+        let read = parse_rows(&page(&parts, &rows));
+        assert_eq!(read, rows, "a part that has not run has no row");
         assert!(read[0].passed_on("0123456789ab", 1));
         assert!(!read[0].passed_on("0123456789ab", 2) && !read[0].passed_on("ba9876543210", 1));
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Args;
-use hotcc_lab::validation::{Compared, compare, page};
+use hotcc_lab::validation::{Comparison, compare, page};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ pub struct ValidateCommand {
 impl ValidateCommand {
     /// Compares the results.
     pub fn run(&self) -> Result<ExitCode> {
-        let mut all: Vec<Compared> = Vec::new();
+        let mut all: Vec<Comparison> = Vec::new();
         for directory in &self.directories {
             all.extend(compare(directory)?);
         }
@@ -39,7 +39,7 @@ impl ValidateCommand {
         if self.json {
             println!("{}", serde_json::to_string_pretty(&all)?);
         }
-        let beyond: Vec<&Compared> = all.iter().filter(|one| !one.holds()).collect();
+        let beyond: Vec<&Comparison> = all.iter().filter(|one| !one.is_within_bounds()).collect();
         for one in &beyond {
             let (rate, delay) = (one.throughput_mbps, one.queue_delay_p95_ms);
             eprintln!(

@@ -181,10 +181,10 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
 }
 
 #[test]
-fn what_the_kernel_lacks_is_told_before_anything_runs() {
-    let Some(_lock) = exclusive("what_the_kernel_lacks_is_told_before_anything_runs") else { return };
+fn missing_kernel_features_are_reported_before_anything_runs() {
+    let Some(_lock) = exclusive("missing_kernel_features_are_reported_before_anything_runs") else { return };
     if hotcc_lab::algorithms::is_usable("illinois").unwrap() {
-        skipped("what_the_kernel_lacks_is_told_before_anything_runs", "this kernel has illinois");
+        skipped("missing_kernel_features_are_reported_before_anything_runs", "this kernel has illinois");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -197,7 +197,7 @@ fn what_the_kernel_lacks_is_told_before_anything_runs() {
 }
 
 #[test]
-fn without_root_it_says_so() {
+fn the_native_lab_without_root_reports_why() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = lab(directory.path());
     if nix::unistd::geteuid().is_root() {
@@ -207,7 +207,7 @@ fn without_root_it_says_so() {
     }
     let output = match command.output() {
         Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
-            skipped("without_root_it_says_so", "nobody but root can run what is built here");
+            skipped("the_native_lab_without_root_reports_why", "nobody but root can run what is built here");
             return;
         }
         output => output.unwrap(),

@@ -8,6 +8,8 @@ mod common;
 mod directory;
 #[path = "scenarios/gates.rs"]
 mod gates;
+#[path = "scenarios/invalid.rs"]
+mod invalid;
 #[path = "scenarios/objects.rs"]
 mod objects;
 #[path = "scenarios/peers.rs"]
@@ -16,8 +18,6 @@ mod peers;
 mod simulated;
 #[path = "scenarios/traces.rs"]
 mod traces;
-#[path = "scenarios/wrong.rs"]
-mod wrong;
 
 use hotcc_lab::planner::plan;
 use hotcc_lab::scenario::Source;
@@ -26,8 +26,8 @@ use hotcc_lab_proto::plan::Action;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A valid scenario; each row of [`wrong::WRONG`] replaces one piece of it.
-const RIGHT: &str = r#"duration_s = 10
+/// A valid scenario; each row of [`invalid::INVALID`] replaces one piece of it.
+const VALID: &str = r#"duration_s = 10
 seeds = [1]
 
 [sweep]
@@ -110,7 +110,7 @@ fn error_of(text: String) -> String {
 /// An event that tunes or swaps a swept congestion control is planned only in the cases that run it.
 #[test]
 fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
-    let swept = RIGHT
+    let swept = VALID
         .replace("loss = [0.01]", "loss = [0.01]\nalgorithm = [\"cubic\", \"dtcp\", \"westwoodp\"]")
         .replace("cc = \"dtcp\"\nset = { eta = 2 }", "cc = \"$algorithm\"")
         .replace(
@@ -132,7 +132,7 @@ fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
 /// Some of the swept congestion controls may lack the watched field, but at least one must have it.
 #[test]
 fn what_is_watched_is_in_the_series_of_those_that_have_it() {
-    let swept = RIGHT
+    let swept = VALID
         .replace("loss = [0.01]", "loss = [0.01]\nalgorithm = [\"cubic\", \"dtcp\", \"westwoodp\"]")
         .replace("cc = \"dtcp\"\nset = { eta = 2 }", "cc = \"$algorithm\"\nwatch = \"n_q16\"");
     let source = Source::parse(Path::new("x.toml"), swept.clone()).unwrap_or_else(|why| panic!("{why}"));
@@ -200,7 +200,7 @@ fn bounds_need_a_capacity_to_know() {
         fs::write(&path, text).unwrap();
         Source::read(&path).map(drop).map_err(|why| why.to_string())
     };
-    let with = RIGHT.replace("seeds = [1]", "seeds = [1]\nbounds = true");
+    let with = VALID.replace("seeds = [1]", "seeds = [1]\nbounds = true");
     assert_eq!(checked(&with), Ok(()));
     let without = with
         .replace(
@@ -237,7 +237,7 @@ fn the_documented_scenario_plans() {
 fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
     let events = "\n[[event]]\nat_s = 5\nhandover = { link = \"beam\", gap_ms = 400, radio = \"nr\" }\n\
                   \n[[event]]\nat_s = 5.1\nchange = { link = \"beam\", forward = { rate = \"1Mbit/s\" } }\n";
-    let source = Source::parse(Path::new("x.toml"), format!("{RIGHT}{events}")).unwrap();
+    let source = Source::parse(Path::new("x.toml"), format!("{VALID}{events}")).unwrap();
     let case = &source.cases().unwrap()[0];
     let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
     let beam =
@@ -250,7 +250,7 @@ fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
 
 #[test]
 fn users_of_a_cell_share_its_links_and_start_one_after_the_other() {
-    let text = RIGHT
+    let text = VALID
         .replace("name = \"ue\"", "name = \"ue\"\ncount = 3")
         .replace("[[link]]\nname = \"cable\"\nbetween = [\"ue\", \"tv\"]\n", "")
         .replace("rate = \"5Mbit/s\"", "cell = \"lte\", rate = \"5Mbit/s\"")
@@ -266,7 +266,7 @@ fn users_of_a_cell_share_its_links_and_start_one_after_the_other() {
 
 #[test]
 fn a_variant_stands_for_an_algorithm_with_its_settings() {
-    let with = |variant: &str| RIGHT.replace("cc = \"dtcp\"", "cc = \"slow\"") + "\n[[variant]]\n" + variant;
+    let with = |variant: &str| VALID.replace("cc = \"dtcp\"", "cc = \"slow\"") + "\n[[variant]]\n" + variant;
     let right = with("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"paper\"\nset = { eta = 3, n_max = 7 }\n");
     let source = Source::parse(Path::new("x.toml"), right).unwrap();
     let case = &source.cases().unwrap()[0];
@@ -274,7 +274,7 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
     let [loaded] = &planned.plan.algorithms[..] else { panic!("{:?}", planned.plan.algorithms) };
     assert_eq!((&*loaded.object, &*loaded.cc, &*loaded.profile), ("dtcp", "dtcp", "paper"));
     assert_eq!(loaded.set, ["eta=2", "n_max=7"], "the flow's own goes before");
-    for (wrong, what) in [
+    for (invalid, what) in [
         (
             "name = \"cubic\"\ncc = \"dtcp\"\n",
             "x.toml:74: invalid variant name `cubic`: a congestion control has this name",
@@ -283,7 +283,7 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
         ("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"p\"\n", "x.toml:76: unknown profile `p`"),
         ("name = \"slow\"\ncc = \"dtcp\"\nset = { etta = 1 }\n", "x.toml:75: "),
     ] {
-        let error = error_of(with(wrong));
+        let error = error_of(with(invalid));
         assert!(error.starts_with(what), "{error}");
     }
 }
@@ -291,7 +291,7 @@ fn a_variant_stands_for_an_algorithm_with_its_settings() {
 #[test]
 fn what_goes_together_is_swept_together() {
     let of = |values: &str| {
-        let swept = RIGHT.replace("loss = [0.01]", &format!("loss = [0.01]\ncable = [{values}]"));
+        let swept = VALID.replace("loss = [0.01]", &format!("loss = [0.01]\ncable = [{values}]"));
         swept.replace("mtu = 1500", "mtu = \"$cable.mtu\"").replace("delay_ms = 20", "delay_ms = \"$cable.ms\"")
     };
     let right = of("{ name = \"near\", mtu = 1400, ms = 1 }, { name = \"far\", mtu = 576, ms = 300 }");

@@ -123,7 +123,7 @@ fn a_trace_is_fetched_once_and_found() {
 }
 
 #[test]
-fn what_is_not_the_listed_file_is_not_kept() {
+fn failed_and_damaged_downloads_are_not_kept() {
     let bench = Bench::new();
     let cases = [
         ("other", "its SHA-256 is ".to_owned()),
@@ -161,7 +161,7 @@ fn what_is_not_the_listed_file_is_not_kept() {
 }
 
 #[test]
-fn names_and_lists_that_are_wrong_are_told() {
+fn invalid_names_and_lists_are_reported() {
     let bench = Bench::new();
     bench.list(&["whole"]);
     for (arguments, code, says) in [

@@ -2,7 +2,7 @@
 //! cannot load the algorithms.
 
 use super::Options;
-use super::iperf::Measured;
+use super::iperf::Measurements;
 use super::report::{Report, Row};
 use super::tools::Say;
 use super::unfit::Unfit;
@@ -84,7 +84,7 @@ pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Res
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
     }
-    Ok(report.holds())
+    Ok(report.all_hold())
 }
 
 /// Returns the kernel to boot, after checking that the lab can run.
@@ -154,7 +154,7 @@ fn show(say: Say, progress: &run::Progress<'_>) {
 
 fn row(flow: &FlowSummary) -> Row {
     let called = CALLED.iter().find(|(name, _)| *name == flow.name).map_or(flow.name.as_str(), |(_, called)| called);
-    let measured = Measured {
+    let measured = Measurements {
         cc: flow.cc.clone(),
         mbit_per_s: flow.throughput_bps / 1e6,
         mean_rtt_ms: flow.rtt_ms.mean,
@@ -167,7 +167,7 @@ fn row(flow: &FlowSummary) -> Row {
 /// Compares the demo's claims with the results of the run.
 fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, series: &str) {
     let found = if run.invalid.is_empty() { "none".to_owned() } else { run.invalid.join("; ") };
-    report.fact(
+    report.add_fact(
         say,
         run.invalid.is_empty(),
         format!("no failed flows, lost records or overloaded processor; found: {found}"),
@@ -179,11 +179,11 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
     };
     let (moved, all) = (run.flows.iter().filter(ran).count(), run.flows.len());
     let what = format!("{moved} of {all} flows carried data and ended on the configured congestion control");
-    report.fact(say, moved == all && all == scenario.flow.len(), what);
+    report.add_fact(say, moved == all && all == scenario.flow.len(), what);
 
     let base = base_rtt_ms(scenario);
     let least = run.flows.iter().map(|f| f.rtt_ms.min).fold(f64::INFINITY, f64::min);
-    report.fact(
+    report.add_fact(
         say,
         least >= base,
         format!("the path delays packets: the minimum RTT is {least:.2} ms, expected at least {base} ms"),
@@ -191,17 +191,21 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
 
     let fresh = details(series, "dtcp").max().unwrap_or(0);
     let what = format!("dtcp used fresh SINR readings: its state counted up to {fresh} such epochs");
-    report.fact(say, fresh > 0, what);
+    report.add_fact(say, fresh > 0, what);
 
     let event = |text: &str| run.events.iter().find(|e| e.contains(text)).map_or("", |e| e.as_str());
     let tuned = event(" set dtcp queue=bandwidth (was ");
-    report.fact(say, !tuned.is_empty(), "the tunable `queue` of dtcp was set and read back during a flow".to_owned());
+    report.add_fact(
+        say,
+        !tuned.is_empty(),
+        "the tunable `queue` of dtcp was set and read back during a flow".to_owned(),
+    );
     for new in ["dtcp", "westwoodp"] {
         let swapped = event(&format!(" swap westwoodp -> {new}: "));
         let moved = swapped.rsplit(": ").next().and_then(|text| text.strip_suffix(" connections moved"));
         let moved = moved.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
         let what = format!("{new} replaced the program of westwoodp under traffic: {moved} open connection(s) moved");
-        report.fact(say, moved > 0, what);
+        report.add_fact(say, moved > 0, what);
     }
     let at = scenario.event.iter().filter(|e| e.swap.is_some()).map(|e| *e.at_s.get_ref());
     let times: Vec<f64> = std::iter::once(0.0).chain(at).chain(std::iter::once(f64::INFINITY)).collect();
@@ -210,7 +214,7 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
     let megabytes = bytes.iter().map(|b| format!("{:.1}", b / 1e6)).collect::<Vec<_>>().join(", ");
     let what =
         format!("the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}");
-    report.fact(say, bytes.len() == 3 && bytes.iter().all(|b| *b > 0.0), what);
+    report.add_fact(say, bytes.len() == 3 && bytes.iter().all(|b| *b > 0.0), what);
 }
 
 /// Returns the rows of a flow in `flows.csv`, as cells.

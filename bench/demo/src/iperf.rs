@@ -28,7 +28,7 @@ pub struct Flow {
 
 /// iperf3's measurements of a flow.
 #[derive(Clone, Debug, Serialize)]
-pub struct Measured {
+pub struct Measurements {
     /// Congestion control of the sender's socket at the end of the flow.
     pub cc: String,
     /// Rate at which data arrived, over the whole flow.
@@ -45,9 +45,9 @@ pub struct Measured {
 /// A quarter of a second of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
-    /// When it began, from the start of the flow.
+    /// Its start, from the start of the flow.
     pub start_s: f64,
-    /// When it ended.
+    /// Its end, from the start of the flow.
     pub end_s: f64,
     /// Bytes handed to the connection.
     pub bytes: u64,
@@ -59,14 +59,14 @@ impl Flow {
     /// Starts a flow from the sender to the receiver.
     pub fn start(network: &Network, cc: &str, seconds: u64, files: &Path) -> Result<Self> {
         let mut server = network.receiver.command("iperf3");
-        let said = files.join("iperf3-server.err");
-        server.args(["--server", "--one-off"]).stdout(Stdio::null()).stderr(create(&said)?);
+        let stderr = files.join("iperf3-server.err");
+        server.args(["--server", "--one-off"]).stdout(Stdio::null()).stderr(create(&stderr)?);
         let mut server = Process::start(&mut server)?;
-        let begun = Instant::now();
-        while !listens(network)? {
-            ensure!(begun.elapsed() < Duration::from_secs(10), "iperf3 --server does not listen after 10 s");
-            let said = || fs::read_to_string(&said).unwrap_or_default();
-            ensure!(server.ended()?.is_none(), "iperf3 --server ended unexpectedly: {}", said().trim());
+        let started = Instant::now();
+        while !is_listening(network)? {
+            ensure!(started.elapsed() < Duration::from_secs(10), "iperf3 --server does not listen after 10 s");
+            let message = || fs::read_to_string(&stderr).unwrap_or_default();
+            ensure!(server.ended()?.is_none(), "iperf3 --server ended unexpectedly: {}", message().trim());
             pause(Duration::from_millis(20))?;
         }
         let report = files.join("iperf3.json");
@@ -89,21 +89,21 @@ impl Flow {
     }
 
     /// Waits for the end of the flow. A broken connection is an error.
-    pub fn finish(mut self) -> Result<Measured> {
-        let patience = Duration::from_secs(self.seconds + 15);
-        let status = self.client.wait(patience)?;
+    pub fn finish(mut self) -> Result<Measurements> {
+        let timeout = Duration::from_secs(self.seconds + 15);
+        let status = self.client.wait(timeout)?;
         let text = fs::read_to_string(&self.report).context("cannot read iperf3's report")?;
         let report: Value = serde_json::from_str(&text).context("iperf3's report is not JSON")?;
         if let Some(error) = report["error"].as_str() {
             bail!("iperf3: {error}");
         }
         ensure!(status.success(), "iperf3 failed ({status})");
-        self.server.wait(patience)?; // so that the next flow finds the port free
-        read(&report).ok_or_else(|| anyhow!("iperf3's report lacks a field: {text}"))
+        self.server.wait(timeout)?; // so that the next flow finds the port free
+        parse_report(&report).ok_or_else(|| anyhow!("iperf3's report lacks a field: {text}"))
     }
 }
 
-fn read(report: &Value) -> Option<Measured> {
+fn parse_report(report: &Value) -> Option<Measurements> {
     let end = &report["end"];
     let interval = |value: &Value| {
         let stream = &value["streams"][0];
@@ -114,7 +114,7 @@ fn read(report: &Value) -> Option<Measured> {
             retransmits: stream["retransmits"].as_u64()?,
         })
     };
-    Some(Measured {
+    Some(Measurements {
         cc: end["sender_tcp_congestion"].as_str()?.to_owned(),
         mbit_per_s: end["sum_received"]["bits_per_second"].as_f64()? / 1e6,
         mean_rtt_ms: end["streams"][0]["sender"]["mean_rtt"].as_f64()? / 1e3,
@@ -125,8 +125,8 @@ fn read(report: &Value) -> Option<Measured> {
 
 /// Returns whether a server listens on the receiver. The server serves only one connection, so it cannot be probed with
 /// one.
-fn listens(network: &Network) -> Result<bool> {
-    let read = || {
+fn is_listening(network: &Network) -> Result<bool> {
+    let sockets = || {
         let read = |file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
         read("tcp") + &read("tcp6")
     };
@@ -135,10 +135,10 @@ fn listens(network: &Network) -> Result<bool> {
         let mut fields = line.split_whitespace().skip(1);
         fields.next().is_some_and(|local| local.ends_with(&port)) && fields.nth(1) == Some(LISTEN)
     };
-    Ok(network.receiver.enter(read)?.lines().any(is_server))
+    Ok(network.receiver.enter(sockets)?.lines().any(is_server))
 }
 
-impl Measured {
+impl Measurements {
     /// Returns the intervals within a span of the flow's time.
     fn between(&self, from_s: f64, to_s: f64) -> impl Iterator<Item = &Interval> {
         self.intervals.iter().filter(move |i| i.start_s >= from_s && i.end_s <= to_s)

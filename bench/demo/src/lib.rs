@@ -90,7 +90,7 @@ fn play_here(options: &Options, say: Say) -> Result<bool> {
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
     }
-    Ok(report.holds() && gone.is_ok())
+    Ok(report.all_hold() && gone.is_ok())
 }
 
 /// Returns why this machine cannot run the demo, if it cannot.

@@ -1,6 +1,6 @@
 //! The results: flows, and verified facts.
 
-use super::iperf::Measured;
+use super::iperf::Measurements;
 use super::tools::Say;
 use serde::Serialize;
 
@@ -28,26 +28,26 @@ pub struct Report {
     pub facts: Vec<Fact>,
 }
 
-/// A flow.
+/// A row of the table: one flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Description of the flow.
     pub flow: String,
     /// Its measurements.
     #[serde(flatten)]
-    pub measured: Measured,
+    pub measured: Measurements,
 }
 
 impl Report {
     /// Adds a fact, and prints it.
-    pub fn fact(&mut self, say: Say, holds: bool, what: String) {
+    pub fn add_fact(&mut self, say: Say, holds: bool, what: String) {
         say.line(format!("  {} {what}", if holds { "verified:" } else { "FAILED:" }));
         self.facts.push(Fact { what, holds });
     }
 
     /// Returns whether all facts hold.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn all_hold(&self) -> bool {
         self.facts.iter().all(|f| f.holds)
     }
 
@@ -58,8 +58,8 @@ impl Report {
         let mut text =
             format!("{:<width$}  {:>7}  {:>12}  {:>15}\n", "flow", "Mbit/s", "mean RTT ms", "retransmissions");
         for Row { flow, measured: m } in &self.flows {
-            let (rate, rtt, lost) = (m.mbit_per_s, m.mean_rtt_ms, m.retransmits);
-            text += &format!("{flow:<width$}  {rate:>7.1}  {rtt:>12.1}  {lost:>15}\n");
+            let (rate, rtt, retransmits) = (m.mbit_per_s, m.mean_rtt_ms, m.retransmits);
+            text += &format!("{flow:<width$}  {rate:>7.1}  {rtt:>12.1}  {retransmits:>15}\n");
         }
         text += "\n";
         for fact in &self.facts {

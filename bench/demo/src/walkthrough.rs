@@ -1,7 +1,7 @@
 //! The steps of the demo, in order.
 
 use super::cleanup::Loaded;
-use super::iperf::{Flow, Measured};
+use super::iperf::{Flow, Measurements};
 use super::path::{self, DELAY_MS, Network, QUEUE_MS, RECEIVER, SENDER, Shaper};
 use super::report::{Report, Row};
 use super::scrape::Exporter;
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 const TRACE: &str = "square.csv";
 const TRACE_SECONDS: u64 = 60;
 const TUNABLE: &str = "queue";
-const TUNED: &str = "bandwidth";
-/// Prefixes of the most informative lines of the exporter, in the order in which they are shown.
-const TELLING: [&str; 10] = [
+const TUNED_VALUE: &str = "bandwidth";
+/// Prefixes of the exporter's most informative lines, in the order in which the demo prints them.
+const SHOWN_METRICS: [&str; 10] = [
     "hotcc_algorithm_loaded",
     "hotcc_algorithm_swaps",
     "hotcc_sockets",
@@ -54,11 +54,11 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let files = tempfile::tempdir().context("cannot create a directory for temporary files")?;
     let network = Network::new()?;
     report.path_has_delay = network.has_delay;
-    introduce(say, &network);
+    print_setup(say, &network);
 
     say.line("\nThe radio: a phone alternates between line of sight and no line of sight; algorithms read its SINR");
-    let trace = generate(tools, files.path())?;
-    let mut feeder = feed(tools, files.path())?;
+    let trace = generate_trace(tools, files.path())?;
+    let mut feeder = start_feeder(tools, files.path())?;
     let start = wait_for_radio(&trace)?;
     let shaper = Shaper::start(&network.router, trace, start)?;
 
@@ -68,7 +68,7 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let dtcp = loaded.load("dtcp")?;
 
     let mut walkthrough = Walkthrough { say, tools, files: files.path(), network: &network, report, seconds };
-    walkthrough.one_after_another(&westwoodp, &dtcp)?;
+    walkthrough.run_each(&westwoodp, &dtcp)?;
     walkthrough.tune(&dtcp)?;
     walkthrough.swap(&westwoodp, &dtcp)?;
 
@@ -79,7 +79,7 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     loaded.unload()
 }
 
-fn introduce(say: Say, network: &Network) {
+fn print_setup(say: Say, network: &Network) {
     let delay = if network.has_delay { format!("{DELAY_MS} ms") } else { "none".to_owned() };
     say.line("Three hosts (network namespaces) on this machine:");
     say.line(format!("  sender {SENDER}  --  router  -- radio link -->  receiver {RECEIVER}"));
@@ -92,7 +92,7 @@ fn introduce(say: Say, network: &Network) {
 }
 
 /// Generates the trace of the radio link, and shows where its numbers come from.
-fn generate(tools: &Tools, files: &Path) -> Result<Trace> {
+fn generate_trace(tools: &Tools, files: &Path) -> Result<Trace> {
     let line = format!("sinr-feeder generate --kind square --seconds {TRACE_SECONDS} --period-ms 100");
     tools.say.line(format!("$ {line} > {TRACE}"));
     let file = files.join(TRACE);
@@ -105,7 +105,7 @@ fn generate(tools: &Tools, files: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-fn feed(tools: &Tools, files: &Path) -> Result<Process> {
+fn start_feeder(tools: &Tools, files: &Path) -> Result<Process> {
     let what = format!("--source trace:{TRACE} --link {RECEIVER}/32 --loop --remove-on-exit");
     tools.background(&format!("sinr-feeder run {what} --quiet"), files, "feeder.out")
 }
@@ -113,7 +113,7 @@ fn feed(tools: &Tools, files: &Path) -> Result<Process> {
 /// Waits for the first reading in the radio map, and returns when the replay began.
 fn wait_for_radio(trace: &Trace) -> Result<Instant> {
     let key = path::link_key()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let links = links(Path::new(pins::ROOT)).unwrap_or_default();
         let snapshot = links.into_iter().find(|l| l.key == key).map(|l| l.snapshot);
@@ -126,13 +126,13 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
             let age = Duration::from_millis(reading.age_ms(monotonic_ms32()).into());
             return Instant::now().checked_sub(age + due).context("the replay started before this machine's clock");
         }
-        ensure!(begun.elapsed() < Duration::from_secs(10), "sinr-feeder published no reading within 10 s");
+        ensure!(started.elapsed() < Duration::from_secs(10), "sinr-feeder published no reading within 10 s");
         pause(Duration::from_millis(5))?;
     }
 }
 
 impl Walkthrough<'_> {
-    fn one_after_another(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
+    fn run_each(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
         self.say.line(format!("\nOne flow each: {} s of iperf3 per congestion control", self.seconds));
         for cc in ["cubic", "bbr", westwoodp, dtcp] {
             if !is_usable(cc)? {
@@ -142,17 +142,17 @@ impl Walkthrough<'_> {
             self.say.part(&format!("  {cc:<14} ..."));
             let measured = Flow::start(self.network, cc, self.seconds, self.files)?.finish()?;
             self.say.line(format!(" {}", summary(&measured)));
-            self.take(cc.to_owned(), cc, measured)?;
+            self.add_flow(cc.to_owned(), cc, measured)?;
         }
         let stats = closed_stats(dtcp)?;
         let AlgoStats { signal_fresh: fresh, signal_stale: stale, signal_absent: absent, .. } = stats;
         let what = format!("{dtcp} used the SINR in {fresh} decisions (too old in {stale}, absent in {absent})");
-        self.report.fact(self.say, fresh > 0, what);
+        self.report.add_fact(self.say, fresh > 0, what);
         Ok(())
     }
 
     /// Keeps a flow's measurements, after checking that it ended on congestion control `cc`.
-    fn take(&mut self, flow: String, cc: &str, measured: Measured) -> Result<()> {
+    fn add_flow(&mut self, flow: String, cc: &str, measured: Measurements) -> Result<()> {
         ensure!(measured.cc == cc, "iperf3's socket ended on {}, expected {cc}", measured.cc);
         self.report.flows.push(Row { flow, measured });
         Ok(())
@@ -165,7 +165,7 @@ impl Walkthrough<'_> {
         let flow = Flow::start(self.network, dtcp, self.seconds, self.files)?;
         let before = self.tools.show(&format!("hotcc get {dtcp} {TUNABLE}"))?;
         flow.wait_until(self.seconds as f64 / 2.0)?;
-        self.tools.show(&format!("hotcc set {dtcp} {TUNABLE}={TUNED}"))?;
+        self.tools.show(&format!("hotcc set {dtcp} {TUNABLE}={TUNED_VALUE}"))?;
         let set_s = flow.elapsed_s();
         let after = self.tools.show(&format!("hotcc get {dtcp} {TUNABLE}"))?;
         let measured = flow.finish()?;
@@ -176,8 +176,8 @@ impl Walkthrough<'_> {
         let what = format!(
             "the tunable `{TUNABLE}` of {dtcp} changed from {before} to {after}: set and read back during a flow"
         );
-        self.report.fact(self.say, after == TUNED && before != TUNED, what);
-        self.take(format!("{dtcp}, tuned halfway"), dtcp, measured)
+        self.report.add_fact(self.say, after == TUNED_VALUE && before != TUNED_VALUE, what);
+        self.add_flow(format!("{dtcp}, tuned halfway"), dtcp, measured)
     }
 
     fn swap(&mut self, name: &str, dtcp: &str) -> Result<()> {
@@ -190,19 +190,18 @@ impl Walkthrough<'_> {
         self.tools.show(&format!("hotcc swap {name} dtcp --live"))?;
         let swapped_s = flow.elapsed_s();
         self.check_serving(name, "builtin:dtcp", 1)?;
-        // from now, not from the start of the flow: on a busy machine the commands may have taken more than their
-        // quarter
+        // relative to now: on a busy machine, the commands may have taken longer than a quarter of the flow
         flow.wait_until(flow.elapsed_s() + quarter)?;
-        let back_s = flow.elapsed_s();
+        let rollback_s = flow.elapsed_s();
         self.tools.show(&format!("hotcc rollback {name} --live"))?;
-        let done_s = flow.elapsed_s();
+        let rolled_back_s = flow.elapsed_s();
         self.check_serving(name, "builtin:westwoodp", 2)?;
         self.scrape(name, dtcp)?;
         let measured = flow.finish()?;
         let bytes = [
             measured.bytes_between(0.0, swap_s),
-            measured.bytes_between(swapped_s, back_s),
-            measured.bytes_between(done_s, f64::INFINITY),
+            measured.bytes_between(swapped_s, rollback_s),
+            measured.bytes_between(rolled_back_s, f64::INFINITY),
         ];
         let megabytes = bytes.map(|b| format!("{:.1}", b as f64 / 1e6)).join(", ");
         // whether the flow paused is not checked: other work may occupy the processors for longer than a swap takes;
@@ -211,8 +210,8 @@ impl Walkthrough<'_> {
             "the connection survived both swaps; MB before the swap, after it, after the swap back: {megabytes}"
         );
         self.say.line("");
-        self.report.fact(self.say, bytes.iter().all(|&b| b > 0), what);
-        self.take(format!("{name}, swapped and back"), name, measured)
+        self.report.add_fact(self.say, bytes.iter().all(|&b| b > 0), what);
+        self.add_flow(format!("{name}, swapped and back"), name, measured)
     }
 
     /// Checks which object serves under `name`, and which version its sockets use.
@@ -228,7 +227,7 @@ impl Walkthrough<'_> {
         let what = format!(
             "{name} runs {serves} after {count} swap(s); sockets (both ends): {current} on this version, {older} on older ones"
         );
-        self.report.fact(self.say, holds, what);
+        self.report.add_fact(self.say, holds, what);
         Ok(())
     }
 
@@ -241,7 +240,7 @@ impl Walkthrough<'_> {
         let labels = [name, dtcp].map(|cc| format!("cc=\"{cc}\""));
         let ours = |line: &str| labels.iter().any(|l| line.contains(l)) || line.contains(RECEIVER);
         let zero = |line: &str| line.ends_with(" 0") || line.ends_with(" 0.0");
-        for start in TELLING {
+        for start in SHOWN_METRICS {
             for line in page.iter().filter(|l| l.starts_with(start) && ours(l) && !zero(l)) {
                 self.say.line(format!("  {line}"));
             }
@@ -250,12 +249,12 @@ impl Walkthrough<'_> {
             [format!("hotcc_algorithm_swaps{{cc=\"{name}\"}} 2"), format!("hotcc_algorithm_loaded{{cc=\"{dtcp}\"}} 1")];
         let holds = wanted.iter().all(|w| page.contains(w));
         let what = format!("the exporter's page ({} series) shows both algorithms and both swaps", page.len());
-        self.report.fact(self.say, holds, what);
+        self.report.add_fact(self.say, holds, what);
         Ok(())
     }
 }
 
-fn summary(m: &Measured) -> String {
+fn summary(m: &Measurements) -> String {
     format!("{:.1} Mbit/s, mean RTT {:.1} ms, {} retransmissions", m.mbit_per_s, m.mean_rtt_ms, m.retransmits)
 }
 

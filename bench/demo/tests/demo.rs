@@ -58,8 +58,8 @@ fn interrupt(child: &Child) {
 }
 
 #[test]
-fn what_it_claims_holds_and_nothing_is_left() {
-    let Some(_lock) = exclusive("what_it_claims_holds_and_nothing_is_left") else { return };
+fn the_demos_claims_hold_and_nothing_is_left_behind() {
+    let Some(_lock) = exclusive("the_demos_claims_hold_and_nothing_is_left_behind") else { return };
     build(&["hotcc", "sinr-feeder"]);
     let before = traces_of_a_demo();
     let output = demo(&["--seconds", "3", "--json"]).output().unwrap();

@@ -15,7 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const NAME: &str = "whoever_is_not_root_sees_it_in_the_lab";
+const NAME: &str = "without_root_the_demo_runs_in_the_lab";
 const NOBODY: u32 = 65534;
 
 fn copy(from: &Path, to: &Path) {
@@ -31,7 +31,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn whoever_is_not_root_sees_it_in_the_lab() {
+fn without_root_the_demo_runs_in_the_lab() {
     let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
     // the user `nobody` has no cache and cannot read root's
     let cache = tempfile::tempdir().unwrap();

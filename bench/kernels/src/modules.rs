@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn ends_on_a_circle() {
-        let circle = Modules::parse("a.ko: b.ko\nb.ko: a.ko\n", "");
-        assert_eq!(circle.closure("6.1", &["a"]).unwrap(), ["b.ko", "a.ko"]);
+    fn ends_on_a_cycle() {
+        let cycle = Modules::parse("a.ko: b.ko\nb.ko: a.ko\n", "");
+        assert_eq!(cycle.closure("6.1", &["a"]).unwrap(), ["b.ko", "a.ko"]);
     }
 
     #[test]

@@ -81,16 +81,16 @@ impl Paragraph {
     }
 
     fn deb(&self) -> Result<Deb> {
-        let wrong = |field: &str| Error::Index(format!("invalid {field} of {} {}", self.package, self.version));
+        let invalid = |field: &str| Error::Index(format!("invalid {field} of {} {}", self.package, self.version));
         let hexadecimal = self.sha256.len() == 64 && self.sha256.bytes().all(|b| b.is_ascii_hexdigit());
         if !hexadecimal {
-            return Err(wrong("SHA256"));
+            return Err(invalid("SHA256"));
         }
         Ok(Deb {
             package: self.package.clone(),
             path: self.path.clone(),
             sha256: self.sha256.to_ascii_lowercase(),
-            size: self.size.parse().map_err(|_| wrong("Size"))?,
+            size: self.size.parse().map_err(|_| invalid("Size"))?,
         })
     }
 

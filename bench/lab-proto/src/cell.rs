@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_have_the_same_time_and_what_their_rates_make_of_it() {
+    fn backlogged_links_get_equal_airtime() {
         let links = links(&[&[(100, 8_000_000)], &[(100, 16_000_000)], &[(100, 8_000_000)]]);
         let mut cell = Cell::new(0..3);
         fill(&mut cell, 0, 1000);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_leaves_is_the_others() {
+    fn unused_airtime_goes_to_other_links() {
         let links = links(&[&[(100, 8_000_000)], &[(100, 8_000_000)]]);
         let mut cell = Cell::new(0..2);
         fill(&mut cell, 0, 1000);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_how_often_one_looks() {
+    fn service_does_not_depend_on_the_polling_interval() {
         let links = links(&[&[(1, 7_654_321), (99, 3_333_333)], &[(100, 1_000_001)]]);
         let often = |step_ns: u64| {
             let mut cell = Cell::new(0..2);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_reached_waits_and_keeps_nobody() {
+    fn an_unreachable_link_does_not_block_others() {
         let links = links(&[&[(2, 0), (98, 8_000_000)], &[(100, 8_000_000)]]);
         let mut cell = Cell::new(0..2);
         fill(&mut cell, 0, 2);

@@ -24,7 +24,7 @@ const NEXT_MANIFEST: &str = "manifest.json.part";
 
 /// A result directory to which only this process writes.
 #[derive(Debug)]
-pub(super) struct Prepared<'a> {
+pub(super) struct ResultDirectory<'a> {
     directory: &'a Path,
     manifest: Mutex<Manifest>,
     /// A message for the user, if results of another setup were moved.
@@ -33,15 +33,15 @@ pub(super) struct Prepared<'a> {
     _lock: Flock<File>,
 }
 
-impl Prepared<'_> {
-    /// Returns whether the manifest has the hash of `summary` for this run.
-    pub(super) fn lists(&self, run: &RunId, summary: &[u8]) -> bool {
-        self.manifest().results.get(&run.summary()).is_some_and(|listed| *listed == sha256(summary))
+impl ResultDirectory<'_> {
+    /// Returns whether this summary is the result that the manifest records for the run.
+    pub(super) fn has_result(&self, run: &RunId, summary: &[u8]) -> bool {
+        self.manifest().results.get(&run.summary()).is_some_and(|recorded| *recorded == sha256(summary))
     }
 
     /// Adds the hash of a run's summary to the manifest. Call it before the summary is moved to its final place, so
     /// that the manifest has the hash of each complete run.
-    pub(super) fn list(&self, run: &RunId, summary: &[u8]) -> Result<()> {
+    pub(super) fn record_result(&self, run: &RunId, summary: &[u8]) -> Result<()> {
         let mut manifest = self.manifest();
         manifest.results.insert(run.summary(), sha256(summary));
         write_manifest(self.directory, &manifest)
@@ -54,7 +54,7 @@ impl Prepared<'_> {
 
 /// Prepares OUT/NAME/KERNEL for runs with this manifest, and locks it. If it has results of another setup, moves
 /// them to OUT/NAME.N/KERNEL, with the lowest N that is free.
-pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario: &str) -> Result<Prepared<'a>> {
+pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario: &str) -> Result<ResultDirectory<'a>> {
     let mut held = lock(directory)?;
     let path = directory.join(MANIFEST);
     let old = match fs::read(&path) {
@@ -89,7 +89,7 @@ pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario:
     }
     write(&directory.join("scenario.toml"), scenario.as_bytes())?;
     write_manifest(directory, &manifest)?;
-    Ok(Prepared { directory, manifest: Mutex::new(manifest), moved, _lock: held })
+    Ok(ResultDirectory { directory, manifest: Mutex::new(manifest), moved, _lock: held })
 }
 
 /// Creates the directory if necessary, and takes the lock on it.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_another_manifest_are_moved_aside_and_it_is_said() {
+    fn results_of_another_setup_are_moved_aside_and_reported() {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name).join("6.12");
         let (directory, first) = (at("small"), manifest("a", &[1]));
@@ -214,17 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn other_seeds_of_the_same_stay() {
+    fn results_of_other_seeds_are_kept() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         let all = manifest("a", &[1, 2]);
         let first = prepare(&directory, all.clone(), "text").unwrap();
-        first.list(&all.runs[1], b"{}").unwrap();
+        first.record_result(&all.runs[1], b"{}").unwrap();
         finish(&directory, &all.runs[1]);
         drop(first);
         let second = prepare(&directory, manifest("a", &[1]), "text").unwrap();
         assert_eq!(second.moved, None);
-        assert!(second.lists(&all.runs[1], b"{}") && !second.lists(&all.runs[0], b"{}"));
+        assert!(second.has_result(&all.runs[1], b"{}") && !second.has_result(&all.runs[0], b"{}"));
         assert!(directory.join("all/seed-2/summary.json").exists());
     }
 
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_others_are_left_alone() {
+    fn unrelated_files_are_left_alone() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         fs::create_dir_all(&directory).unwrap();

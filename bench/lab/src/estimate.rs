@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn times_as_people_say_them() {
+    fn durations_are_formatted_for_people() {
         assert_eq!([words(42.4), words(600.0), words(9000.0)], ["about 42 s", "about 10 min", "about 2.5 h"]);
     }
 }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_goes_and_nothing_else() {
+    fn only_the_signature_is_removed() {
         let mut signed = b"the module".to_vec();
         signed.extend([7; 300]);
         signed.extend([0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 44]);

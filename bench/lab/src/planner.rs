@@ -26,7 +26,7 @@ pub use objects::ObjectFile;
 /// Size of a datagram, or of a paced application's write, if the scenario does not specify it.
 const WRITE_BYTES: u32 = 1400;
 /// Maximum number of records of each kind: more would not fit into a guest's memory.
-const MOST_RECORDS: u64 = 8_000_000;
+const MAX_RECORDS: u64 = 8_000_000;
 
 /// A plan, and the true radio of each link that has one.
 #[derive(Debug)]
@@ -183,7 +183,7 @@ fn registered(flow: &Flow, cc: &str, objects: &Objects, algorithms: &mut Vec<Alg
 
 /// Returns the room for records: what the links can carry in this time, in both directions, and a reserve.
 fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> u32 {
-    const SMALLEST_USUAL_PACKET_BITS: u64 = 4_000;
+    const MIN_USUAL_PACKET_BITS: u64 = 4_000;
     let mut packets = 100_000;
     for (place, link) in links.iter().enumerate().filter(|(_, link)| link.keeps_records()) {
         let users = flows.iter().filter(|f| f.way.contains(&place)).count() as u64;
@@ -193,9 +193,9 @@ fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> 
             .iter()
             .map(|(steps, rate)| u64::from(*steps) * (link.step_ns / 1000) * (rate / 1000) / 1000)
             .sum();
-        packets += 2 * bits / sharing / SMALLEST_USUAL_PACKET_BITS + users * duration.as_secs() * 100;
+        packets += 2 * bits / sharing / MIN_USUAL_PACKET_BITS + users * duration.as_secs() * 100;
     }
-    u32::try_from(packets.min(MOST_RECORDS)).unwrap_or(u32::MAX)
+    u32::try_from(packets.min(MAX_RECORDS)).unwrap_or(u32::MAX)
 }
 
 fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {

@@ -2,7 +2,7 @@
 
 use crate::algorithms;
 use crate::analyse::{Analysed, Measured, analyse};
-use crate::directory::{Prepared, UNFINISHED, prepare, remove, write};
+use crate::directory::{ResultDirectory, UNFINISHED, prepare, remove, write};
 use crate::guest::Versatile;
 use crate::native::Native;
 use crate::planner::{Planned, check_plans, plan};
@@ -10,7 +10,7 @@ use crate::results::{Manifest, Results, RunId, RunSummary, sha256};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
 use crate::simulated;
-use crate::snapshots::{self, Snapshots, Waiting};
+use crate::snapshots::{self, Snapshots, WaitingGuest};
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use hotcc_kernels::Kernel;
@@ -207,9 +207,9 @@ impl Lab<'_> {
 
     /// Returns whether a run has the summary that it wrote. An invalid run is repeated if the next attempt may be
     /// valid.
-    fn is_done(&self, run: &RunId, prepared: &Prepared<'_>) -> bool {
+    fn is_done(&self, run: &RunId, prepared: &ResultDirectory<'_>) -> bool {
         let Ok(text) = fs::read(self.directory.join(run.summary())) else { return false };
-        if !prepared.lists(run, &text) {
+        if !prepared.has_result(run, &text) {
             return false;
         }
         matches!(self.backend, Backend::Vm(_, Clock::Virtual) | Backend::Simulator)
@@ -220,7 +220,7 @@ impl Lab<'_> {
     fn run_one(
         &self,
         one: &OneRun<'_>,
-        prepared: &Prepared<'_>,
+        prepared: &ResultDirectory<'_>,
         cpu: Option<usize>,
         say: &dyn Fn(&str),
     ) -> Result<String> {
@@ -238,7 +238,7 @@ impl Lab<'_> {
         };
         let series_ms = *one.case.scenario.series_ms.get_ref();
         let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
-        prepared.list(&one.id, &keep(&analysed, &scratch)?)?;
+        prepared.record_result(&one.id, &keep(&analysed, &scratch)?)?;
         remove(&target)?;
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent)?;
@@ -295,7 +295,7 @@ fn boot(
         }
         Ok(())
     };
-    let guest = Waiting { machine: &machine, initramfs: &initramfs };
+    let guest = WaitingGuest { machine: &machine, initramfs: &initramfs };
     if clock == Clock::Virtual {
         Snapshots::of_this_user()?.run(guest, &archive, scratch, say, hear)?;
     } else {

@@ -225,7 +225,7 @@ cc = "$cc"
     }
 
     #[test]
-    fn only_what_is_wanted_is_run_and_what_is_left_out_is_said() {
+    fn only_selected_runs_are_run_and_the_reduction_is_reported() {
         let (runs, work) = chosen(false, &[]).unwrap();
         assert_eq!((runs.len(), work.text().as_str()), (12, "12 runs; 60 s of guest time in total"));
         let (runs, work) = chosen(true, &[]).unwrap();
@@ -267,7 +267,7 @@ cc = "$cc"
     }
 
     #[test]
-    fn what_the_scenario_does_not_have_is_told() {
+    fn selecting_an_unknown_case_is_an_error() {
         let error = |case: &str| chosen(false, &[case]).unwrap_err().to_string();
         assert_eq!(
             error("queue=1BDP"),
@@ -278,7 +278,7 @@ cc = "$cc"
     }
 
     #[test]
-    fn runs_of_another_scenario_are_no_part_of_this_one() {
+    fn runs_of_another_scenario_are_ignored() {
         let run = |seed| RunId { case: BTreeMap::new(), seed };
         assert_eq!(reduced(&[run(1), run(2)], &[run(3)]), None);
         assert_eq!(reduced(&[run(1), run(2)], &[run(2)]).unwrap(), "1 of 2 runs of the scenario");

@@ -25,15 +25,15 @@ use std::time::{Duration, SystemTime};
 const FORMAT: &str = "hotcc snapshot 1";
 /// End of the trailer. The trailer is the CRC-32 of all preceding data, the number of bytes of memory in little-endian
 /// order, and these bytes.
-const MARK: &[u8; 8] = b"hotccsn1";
-const TRAILER_BYTES: u64 = 4 + 8 + MARK.len() as u64;
+const MAGIC: &[u8; 8] = b"hotccsn1";
+const TRAILER_BYTES: u64 = 4 + 8 + MAGIC.len() as u64;
 const SNAPSHOT: &str = "snapshot";
-const PART: &str = "part";
+const PARTIAL: &str = "part";
 const INITRAMFS: &str = "initramfs.cpio";
 const DEVICES: &str = "devices";
-const WRITE: &str = "cannot write a snapshot";
+const CANNOT_WRITE: &str = "cannot write a snapshot";
 /// Maximum number of snapshots in the directory; the least recently used are evicted. One takes about 125 MB.
-const MOST: usize = 12;
+const MAX_SNAPSHOTS: usize = 12;
 /// Free disk space that a snapshot needs, including a reserve. QEMU cannot report that the disk is full while it writes
 /// the guest's memory.
 const FREE_BYTES: u64 = 400 << 20;
@@ -48,7 +48,7 @@ pub struct Snapshots {
 
 /// A guest that waits for a job: its machine, and the initramfs that it boots from, which contains no job.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting<'a> {
+pub struct WaitingGuest<'a> {
     /// The machine. The snapshot does not depend on the path of its results file.
     pub machine: &'a Machine,
     /// Its initramfs.
@@ -90,28 +90,28 @@ impl Snapshots {
         Self { directory }
     }
 
-    /// Resumes the guest with the files of the archive `job`, and passes every message to `each`. Creates the snapshot
-    /// if there is none. If the directory cannot be used, creates the snapshot in `scratch`, so that the results are
-    /// the same. If QEMU refuses to create snapshots, boots the guest.
+    /// Resumes the guest with the files of the archive `job`, and passes every message to `on_message`. Creates the
+    /// snapshot if there is none. If the directory cannot be used, creates the snapshot in `scratch`, so that the
+    /// results are the same. If QEMU refuses to create snapshots, boots the guest.
     pub fn run(
         &self,
-        guest: Waiting<'_>,
+        guest: WaitingGuest<'_>,
         job: &Path,
         scratch: &Path,
         say: &dyn Fn(&str),
-        mut each: impl FnMut(&Message) -> Result<()>,
+        mut on_message: impl FnMut(&Message) -> Result<()>,
     ) -> Result<()> {
         let key = key(guest)?;
-        let resume = |mut state: File, each: &mut dyn FnMut(&Message) -> Result<()>| {
-            let devices = layout(&mut state).context("cannot read a snapshot")?;
+        let resume = |mut state: File, on_message: &mut dyn FnMut(&Message) -> Result<()>| {
+            let devices = device_range(&mut state).context("cannot read a snapshot")?;
             state.seek(SeekFrom::Start(devices.start)).context("cannot read a snapshot")?;
-            vm::resume(guest.machine, &state, job, scratch, each)
+            vm::resume(guest.machine, &state, job, scratch, on_message)
         };
         let usable = match self.get(&key, guest, scratch, say) {
-            Ok(state) => match resume(state, &mut each) {
+            Ok(state) => match resume(state, &mut on_message) {
                 // the guest has not run, and no message was passed on
                 Err(why) if why.is::<Unusable>() => {
-                    say(&format!("making the guest's snapshot again: {why}"));
+                    say(&format!("recreating the guest's snapshot: {why}"));
                     remove(&self.path(&key, SNAPSHOT))?;
                     self.get(&key, guest, scratch, say)
                 }
@@ -120,17 +120,17 @@ impl Snapshots {
             failed => failed,
         };
         let state = match usable {
-            Err(why) if why.is::<CannotKeep>() => {
+            Err(why) if why.is::<CannotStore>() => {
                 say(&format!("{why:#}; using a temporary snapshot"));
-                temporary(guest, scratch)?
+                create_temporary(guest, scratch)?
             }
             Err(why) if is_refusal(&why) => {
                 say(&format!("{why:#}; booting the guest for each run"));
-                return boot(guest, job, scratch, each);
+                return boot(guest, job, scratch, on_message);
             }
             usable => usable?,
         };
-        resume(state, &mut each)
+        resume(state, &mut on_message)
     }
 
     fn path(&self, key: &str, kind: &str) -> PathBuf {
@@ -138,33 +138,33 @@ impl Snapshots {
     }
 
     /// Returns an intact snapshot. Creates it if there is none.
-    fn get(&self, key: &str, guest: Waiting<'_>, scratch: &Path, say: &dyn Fn(&str)) -> Result<File> {
-        let cannot_keep = |tried: &str, path: &Path| CannotKeep(format!("{tried} {}", path.display()));
+    fn get(&self, key: &str, guest: WaitingGuest<'_>, scratch: &Path, say: &dyn Fn(&str)) -> Result<File> {
+        let cannot_store = |tried: &str, path: &Path| CannotStore(format!("{tried} {}", path.display()));
         loop {
             if let Some(state) = self.open(key)? {
                 return Ok(state);
             }
-            let path = self.path(key, PART);
-            fs::create_dir_all(&self.directory).with_context(|| cannot_keep("cannot create", &self.directory))?;
+            let path = self.path(key, PARTIAL);
+            fs::create_dir_all(&self.directory).with_context(|| cannot_store("cannot create", &self.directory))?;
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-            let file = file.with_context(|| cannot_keep("cannot create", &path))?;
-            let Some(part) = Part::lock(file, &path)? else { continue };
+            let file = file.with_context(|| cannot_store("cannot create", &path))?;
+            let Some(part) = PartialSnapshot::lock(file, &path)? else { continue };
             if self.path(key, SNAPSHOT).exists() {
                 continue;
             }
             say("booting a guest once, for a snapshot that later runs resume");
-            part.lock.set_len(0).with_context(|| cannot_keep("cannot write", &part.path))?;
-            check_space(&part.lock).with_context(|| cannot_keep("cannot write", &part.path))?;
+            part.lock.set_len(0).with_context(|| cannot_store("cannot write", &part.path))?;
+            check_space(&part.lock).with_context(|| cannot_store("cannot write", &part.path))?;
             let mut state = (*part.lock).try_clone().context("cannot clone a file")?;
-            match fill(&mut state, guest, scratch) {
+            match write_snapshot(&mut state, guest, scratch) {
                 Err(why) if why.is::<Unusable>() && !is_refusal(&why) => {
-                    return Err(why.context(cannot_keep("cannot write", &part.path)));
+                    return Err(why.context(cannot_store("cannot write", &part.path)));
                 }
                 filled => filled?,
             }
             fs::rename(&part.path, self.path(key, SNAPSHOT))
-                .with_context(|| cannot_keep("cannot rename", &part.path))?;
-            self.drop_old(key);
+                .with_context(|| cannot_store("cannot rename", &part.path))?;
+            self.evict_old(key);
             return Ok(state);
         }
     }
@@ -175,61 +175,66 @@ impl Snapshots {
         let mut file = match File::options().read(true).write(true).open(&path) {
             Ok(file) => file,
             Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(why).with_context(|| CannotKeep(format!("cannot open {}", path.display()))),
+            Err(why) => return Err(why).with_context(|| CannotStore(format!("cannot open {}", path.display()))),
         };
         if is_intact(&mut file).unwrap_or(false) {
             // the least recently used snapshots are evicted first; if this fails, this one is evicted earlier
             let _ = file.set_modified(SystemTime::now());
             return Ok(Some(file));
         }
-        remove(&path).with_context(|| CannotKeep(format!("cannot remove {}", path.display())))?;
+        remove(&path).with_context(|| CannotStore(format!("cannot remove {}", path.display())))?;
         Ok(None)
     }
 
     /// Evicts the least recently used snapshots except `key`, and removes the files of interrupted processes. A machine
     /// that was resumed from an evicted snapshot continues.
-    fn drop_old(&self, key: &str) {
+    fn evict_old(&self, key: &str) {
         let own = self.path(key, SNAPSHOT);
         let mut old: Vec<(SystemTime, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            if path.extension() == Some(OsStr::new(PART)) {
+            if path.extension() == Some(OsStr::new(PARTIAL)) {
                 let file = File::options().write(true).open(&path);
                 // removed when the value is dropped, if no other process holds the lock
-                let _ = file.map(|file| Part::try_lock(file, path));
+                let _ = file.map(|file| PartialSnapshot::try_lock(file, path));
             } else if path.extension() == Some(OsStr::new(SNAPSHOT)) && path != own {
                 let used = entry.metadata().and_then(|metadata| metadata.modified());
                 old.push((used.unwrap_or(SystemTime::UNIX_EPOCH), path));
             }
         }
         old.sort();
-        for (_, path) in old.iter().take((old.len() + 1).saturating_sub(MOST)) {
+        for (_, path) in old.iter().take((old.len() + 1).saturating_sub(MAX_SNAPSHOTS)) {
             let _ = fs::remove_file(path);
         }
     }
 }
 
 /// Boots the guest with its job. Used with clocks in real time, and if QEMU refuses to create snapshots.
-pub fn boot(guest: Waiting<'_>, job: &Path, scratch: &Path, each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
+pub fn boot(
+    guest: WaitingGuest<'_>,
+    job: &Path,
+    scratch: &Path,
+    on_message: impl FnMut(&Message) -> Result<()>,
+) -> Result<()> {
     let initramfs = scratch.join(INITRAMFS);
     // the kernel unpacks concatenated archives
     let mut bytes = guest.initramfs.bytes().to_vec();
     bytes.extend(fs::read(job).with_context(|| format!("cannot read {}", job.display()))?);
     fs::write(&initramfs, bytes).with_context(|| format!("cannot write {}", initramfs.display()))?;
-    vm::run(guest.machine, &initramfs, scratch, each)?;
+    vm::run(guest.machine, &initramfs, scratch, on_message)?;
     fs::remove_file(&initramfs).with_context(|| format!("cannot remove {}", initramfs.display()))
 }
 
 /// The directory cannot store a snapshot.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the guest's snapshot: {0}")]
-struct CannotKeep(String);
+struct CannotStore(String);
 
 /// Creates a snapshot in a temporary file without a name.
-fn temporary(guest: Waiting<'_>, scratch: &Path) -> Result<File> {
+fn create_temporary(guest: WaitingGuest<'_>, scratch: &Path) -> Result<File> {
     let mut state = tempfile::tempfile_in(scratch).context("cannot create a temporary snapshot")?;
     check_space(&state).with_context(|| format!("cannot write a temporary snapshot in {}", scratch.display()))?;
-    fill(&mut state, guest, scratch)?;
+    write_snapshot(&mut state, guest, scratch)?;
     Ok(state)
 }
 
@@ -246,12 +251,12 @@ fn is_refusal(why: &anyhow::Error) -> bool {
 }
 
 /// A snapshot that is being created. The file is removed when the value is dropped, unless it was renamed.
-struct Part {
+struct PartialSnapshot {
     lock: Flock<File>,
     path: PathBuf,
 }
 
-impl Part {
+impl PartialSnapshot {
     /// Waits for the lock. Returns `None` if another process has removed or renamed the file meanwhile.
     fn lock(mut file: File, path: &Path) -> Result<Option<Self>> {
         loop {
@@ -267,16 +272,16 @@ impl Part {
     /// Tries to get the lock. Returns the file as the error if another process holds it.
     fn try_lock(file: File, path: PathBuf) -> Result<Option<Self>, File> {
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(file, _)| file)?;
-        let number = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let same = match (lock.metadata(), fs::metadata(&path)) {
-            (Ok(ours), Ok(named)) => number(ours) == number(named),
+            (Ok(ours), Ok(named)) => inode(ours) == inode(named),
             _ => false,
         };
         Ok(same.then_some(Self { lock, path }))
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialSnapshot {
     fn drop(&mut self) {
         // the path is free if the snapshot was completed; otherwise the file is ours, because the lock is still held
         let _ = fs::remove_file(&self.path);
@@ -284,7 +289,7 @@ impl Drop for Part {
 }
 
 /// Boots the guest, and writes its memory, its devices' state and the trailer.
-fn fill(state: &mut File, guest: Waiting<'_>, scratch: &Path) -> Result<()> {
+fn write_snapshot(state: &mut File, guest: WaitingGuest<'_>, scratch: &Path) -> Result<()> {
     let scratch = tempfile::tempdir_in(scratch).context("cannot create a temporary directory")?;
     let at = |name: &str| scratch.path().join(name);
     let initramfs = at(INITRAMFS);
@@ -295,20 +300,20 @@ fn fill(state: &mut File, guest: Waiting<'_>, scratch: &Path) -> Result<()> {
     let machine = Machine { results, ..guest.machine.clone() };
     vm::save(&machine, &initramfs, scratch.path(), state, &at(DEVICES))?;
     let devices = fs::read(at(DEVICES)).context("cannot read the devices' state")?;
-    state.seek(SeekFrom::Start(memory_bytes)).and_then(|_| state.write_all(&devices)).context(WRITE)?;
-    let crc = checksum(state, memory_bytes + devices.len() as u64).context(WRITE)?;
-    let trailer = [&crc.to_le_bytes()[..], &memory_bytes.to_le_bytes(), MARK].concat();
-    state.seek(SeekFrom::End(0)).and_then(|_| state.write_all(&trailer)).context(WRITE)
+    state.seek(SeekFrom::Start(memory_bytes)).and_then(|_| state.write_all(&devices)).context(CANNOT_WRITE)?;
+    let crc = checksum(state, memory_bytes + devices.len() as u64).context(CANNOT_WRITE)?;
+    let trailer = [&crc.to_le_bytes()[..], &memory_bytes.to_le_bytes(), MAGIC].concat();
+    state.seek(SeekFrom::End(0)).and_then(|_| state.write_all(&trailer)).context(CANNOT_WRITE)
 }
 
 /// Returns the range of the devices' state, according to the trailer.
-fn layout(file: &mut File) -> std::io::Result<Range<u64>> {
+fn device_range(file: &mut File) -> std::io::Result<Range<u64>> {
     let end = file.seek(SeekFrom::End(-TRAILER_BYTES.cast_signed()))?;
     let mut trailer = [0; TRAILER_BYTES as usize];
     file.read_exact(&mut trailer)?;
     let [_, _, _, _, memory @ .., _, _, _, _, _, _, _, _] = trailer;
     let memory_bytes = u64::from_le_bytes(memory);
-    if trailer.ends_with(MARK) && memory_bytes <= end {
+    if trailer.ends_with(MAGIC) && memory_bytes <= end {
         Ok(memory_bytes..end)
     } else {
         Err(ErrorKind::InvalidData.into())
@@ -345,14 +350,14 @@ fn checksum(file: &File, end: u64) -> std::io::Result<u32> {
 }
 
 fn is_intact(file: &mut File) -> std::io::Result<bool> {
-    let devices = layout(file)?;
+    let devices = device_range(file)?;
     let mut crc = [0; 4];
     file.read_exact_at(&mut crc, devices.end)?;
     Ok(u32::from_le_bytes(crc) == checksum(file, devices.end)?)
 }
 
 /// Returns a hash of everything that the state depends on, as a file name.
-fn key(guest: Waiting<'_>) -> Result<String> {
+fn key(guest: WaitingGuest<'_>) -> Result<String> {
     let machine = guest.machine;
     let vmlinuz = &machine.kernel.vmlinuz;
     let mut hasher = Sha256::new();
@@ -393,12 +398,12 @@ mod tests {
         file.seek(SeekFrom::End(0)).unwrap();
         file.write_all(b"devices").unwrap();
         let crc = checksum(&file, memory.len() as u64 + 7).unwrap();
-        file.write_all(&[&crc.to_le_bytes()[..], &(memory.len() as u64).to_le_bytes(), MARK].concat()).unwrap();
+        file.write_all(&[&crc.to_le_bytes()[..], &(memory.len() as u64).to_le_bytes(), MAGIC].concat()).unwrap();
         file
     }
 
     #[test]
-    fn a_snapshot_is_intact_with_and_without_holes_and_not_with_another_byte() {
+    fn changed_bytes_are_detected_in_files_with_and_without_holes() {
         let mut memory = vec![0; 1 << 20];
         (memory[5], memory[700_000], memory[(1 << 20) - 1]) = (1, 2, 3);
         let (mut dense, mut sparse) = (snapshot(&memory, false), snapshot(&memory, true));
@@ -406,7 +411,7 @@ mod tests {
         assert_eq!(checksum(&dense, bytes + 7).unwrap(), checksum(&sparse, bytes + 7).unwrap());
         for file in [&mut dense, &mut sparse] {
             assert!(is_intact(file).unwrap());
-            assert_eq!(layout(file).unwrap(), bytes..bytes + 7);
+            assert_eq!(device_range(file).unwrap(), bytes..bytes + 7);
             for at in [5, 6, 300_000, bytes - 1, bytes + 3, bytes + 7, bytes + 16] {
                 let mut byte = [0];
                 file.read_exact_at(&mut byte, at).unwrap();
@@ -423,23 +428,24 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_snapshots_go_and_what_is_locked_stays() {
+    fn the_least_recently_used_snapshots_are_evicted_and_locked_files_are_kept() {
         let scratch = tempfile::tempdir().unwrap();
         let snapshots = Snapshots::at(scratch.path().to_owned());
-        for number in 0..MOST + 2 {
+        for number in 0..MAX_SNAPSHOTS + 2 {
             let file = File::create(snapshots.path(&number.to_string(), SNAPSHOT)).unwrap();
             file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64)).unwrap();
         }
         let part = |key: &str| {
-            let path = snapshots.path(key, PART);
+            let path = snapshots.path(key, PARTIAL);
             (File::create(&path).unwrap(), path)
         };
         let (left, (locked, locked_path)) = (part("left").1, part("locked"));
-        let lock = Part::try_lock(locked, locked_path.clone()).unwrap().unwrap();
+        let lock = PartialSnapshot::try_lock(locked, locked_path.clone()).unwrap().unwrap();
         // the oldest one is the one that was just created
-        snapshots.drop_old("0");
-        let kept: Vec<bool> = (0..MOST + 2).map(|n| snapshots.path(&n.to_string(), SNAPSHOT).exists()).collect();
-        let expected: Vec<bool> = (0..MOST + 2).map(|n| !(1..=2).contains(&n)).collect();
+        snapshots.evict_old("0");
+        let kept: Vec<bool> =
+            (0..MAX_SNAPSHOTS + 2).map(|n| snapshots.path(&n.to_string(), SNAPSHOT).exists()).collect();
+        let expected: Vec<bool> = (0..MAX_SNAPSHOTS + 2).map(|n| !(1..=2).contains(&n)).collect();
         assert_eq!(kept, expected);
         assert!(!left.exists() && locked_path.exists());
         drop(lock);
@@ -447,13 +453,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_a_file_that_has_lost_its_name_is_none() {
+    fn locking_a_renamed_file_returns_none() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("key.part");
         let file = File::create(&path).unwrap();
         fs::rename(&path, scratch.path().join("key.snapshot")).unwrap();
-        assert!(Part::lock(file, &path).unwrap().is_none());
+        assert!(PartialSnapshot::lock(file, &path).unwrap().is_none());
         let file = File::create(&path).unwrap();
-        assert!(Part::lock(file, &path).unwrap().is_some());
+        assert!(PartialSnapshot::lock(file, &path).unwrap().is_some());
     }
 }

@@ -38,7 +38,7 @@ impl Pair {
 
 /// A run that was executed both in the lab and in the simulator.
 #[derive(Clone, Debug, Serialize)]
-pub struct Compared {
+pub struct Comparison {
     /// The scenario.
     pub scenario: String,
     /// The kernel.
@@ -51,17 +51,17 @@ pub struct Compared {
     pub queue_delay_p95_ms: Pair,
 }
 
-impl Compared {
+impl Comparison {
     /// Returns whether both figures are within their bounds.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_within_bounds(&self) -> bool {
         self.throughput_mbps.difference().abs() <= THROUGHPUT_BOUND
             && self.queue_delay_p95_ms.difference().abs() <= DELAY_BOUND
     }
 }
 
 /// Compares the simulator's results of a scenario, `OUT/NAME/simulator`, with those of every kernel beside it.
-pub fn compare(directory: &Path) -> Result<Vec<Compared>> {
+pub fn compare(directory: &Path) -> Result<Vec<Comparison>> {
     let simulated = Results::read(&directory.join(simulated::BACKEND))
         .with_context(|| format!("{}: run `hotcc-bench lab --sim` first", directory.display()))?;
     let mut compared = Vec::new();
@@ -85,7 +85,7 @@ pub fn compare(directory: &Path) -> Result<Vec<Compared>> {
         );
         for run in lab.runs.iter().filter(|run| run.invalid.is_empty()) {
             let Some(same) = simulated.runs.iter().find(|same| same.run == run.run) else { continue };
-            compared.push(Compared {
+            compared.push(Comparison {
                 scenario: ours.scenario.clone(),
                 kernel: ours.kernel.clone(),
                 run: run.run.clone(),
@@ -101,8 +101,8 @@ pub fn compare(directory: &Path) -> Result<Vec<Compared>> {
 /// Returns the page of all comparisons: the number of runs within the bounds, then every run. Runs beyond the bounds
 /// are marked.
 #[must_use]
-pub fn page(all: &[Compared]) -> String {
-    let within = all.iter().filter(|one| one.holds()).count();
+pub fn page(all: &[Comparison]) -> String {
+    let within = all.iter().filter(|one| one.is_within_bounds()).count();
     let mut page = format!(
         "# The simulator against the lab\n\n`just validate` writes this page: runs of the committed scenarios in the simulator \
          and on a kernel in virtual time. {within} of {} runs are within {:.0} % of the lab's throughput and {:.0} % of the \
@@ -116,7 +116,7 @@ pub fn page(all: &[Compared]) -> String {
     );
     for one in all {
         let case = one.run.case_name();
-        let case = if one.holds() { case } else { format!("**{case}**") };
+        let case = if one.is_within_bounds() { case } else { format!("**{case}**") };
         let (rate, delay) = (one.throughput_mbps, one.queue_delay_p95_ms);
         let _ = writeln!(
             page,
@@ -144,8 +144,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn compared(rate: f64, delay: f64) -> Compared {
-        Compared {
+    fn compared(rate: f64, delay: f64) -> Comparison {
+        Comparison {
             scenario: "small".to_owned(),
             kernel: "6.12".to_owned(),
             run: RunId { case: BTreeMap::from([("cc".to_owned(), "bbr".to_owned())]), seed: 1 },
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn runs_beyond_either_bound_are_named() {
         let all = [compared(10.09, 22.9), compared(9.89, 20.0), compared(10.0, 23.1)];
-        assert_eq!(all.each_ref().map(Compared::holds), [true, false, false]);
+        assert_eq!(all.each_ref().map(Comparison::is_within_bounds), [true, false, false]);
         let page = page(&all);
         assert!(page.contains("1 of 3 runs are within 1 % of the lab's throughput and 15 %"), "{page}");
         assert_eq!(page.matches("**cc=bbr**").count(), 2);

@@ -45,7 +45,7 @@ const WARM_UP: Duration = Duration::from_millis(50);
 const TURN: Duration = Duration::from_millis(150);
 /// Least number of calls in a valid turn. A turn normally has a few thousand; with fewer than this, the machine was
 /// busy with something else.
-const FEWEST_CALLS: f64 = 200.0;
+const MIN_CALLS: f64 = 200.0;
 const ATTEMPTS: usize = 5;
 
 /// A program that is measured.
@@ -170,13 +170,13 @@ fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
 fn turn(wire: &Wire, cc: &Cc) -> Result<Turn> {
     for _ in 0..ATTEMPTS {
         let turn = try_turn(wire, cc)?;
-        if turn.iter().all(|calls| calls.count >= FEWEST_CALLS) {
+        if turn.iter().all(|calls| calls.count >= MIN_CALLS) {
             return Ok(turn);
         }
         eprintln!("  {}: only {} calls, retrying", cc.name, turn[0].count);
     }
     bail!(
-        "{}: fewer than {FEWEST_CALLS} calls in each of {ATTEMPTS} turns: the machine may be too busy, run again on an idle one",
+        "{}: fewer than {MIN_CALLS} calls in each of {ATTEMPTS} turns: the machine may be too busy, run again on an idle one",
         cc.name
     )
 }

@@ -48,7 +48,7 @@ const BURST: u32 = 10;
 const PACKETS_PER_SECOND: u64 = 100_000;
 const PACE: Pace = Pace::PacketsPerSecond(PACKETS_PER_SECOND);
 /// Number of packets by which the load may lag behind its pace.
-const MOST_BEHIND: u64 = 1000;
+const MAX_REPORTS_BEHIND: u64 = 1000;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 249, 8, 1);
 /// Turns within a pair, with (`true`) and without the border; their order spreads drift and intermittent load over
 /// both.
@@ -202,7 +202,7 @@ fn send(fd: &OwnedFd, flows: u64, burst: u64, pace: Pace, stop: &AtomicBool, sen
             Pace::AsFastAsItGoes => count + burst,
         };
         // a load that is too far behind skips the packets that it missed: the machine then sets the pace
-        given_up += due.saturating_sub(count + MOST_BEHIND);
+        given_up += due.saturating_sub(count + MAX_REPORTS_BEHIND);
         while count < due {
             let (flow, place) = (count / burst % flows, count / (burst * flows) * burst + count % burst);
             let to = Ipv4Addr::new(10, 250, (flow / 250) as u8, (flow % 250) as u8 + 1);

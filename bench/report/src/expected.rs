@@ -51,12 +51,12 @@ impl Comparison {
     pub fn text(&self) -> String {
         let over = self.over.as_ref().map_or(String::new(), |over| format!(" over that of {over}"));
         let ours = self.ours.map_or_else(String::new, |ours| format!(" is {}", number(ours.mean)));
-        let asked = if let Wanted::AtLeast(least) = self.paper {
+        let limit = if let Wanted::AtLeast(least) = self.paper {
             format!(", not at least {}", number(least))
         } else {
             String::new()
         };
-        format!("{}: {}{over}{ours}{asked} ({})", self.case, self.metric, self.source)
+        format!("{}: {}{over}{ours}{limit} ({})", self.case, self.metric, self.source)
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_key_is_read() {
+    fn other_keys_are_ignored() {
         let (read, problems) = read_text(
             "name = 'x'\n[[links]]\nnobody = 'knows'\n[[expected]]\ncase = { loss = 0.01, cc = 'dtcp' }\n\
              metric = 'jain'\nvalue = 1\nsource = 'Table 4'\n[[expected]]\nmetric = 'jain'\n",

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_without_results_stay_and_broken_ones_are_told() {
+    fn parts_without_results_are_kept_and_malformed_parts_are_errors() {
         let document = "a\n<!-- figures: x -->\nold\n<!-- end of figures -->\nb\n";
         assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
         let told = |text: &str| refreshed(text, Path::new("/nowhere")).unwrap_err().to_string();

@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use timeline::{Ranges, Recording, Shown};
 
 /// Number of runs, reasons or files that a list shows before it says how many more there are.
-const MOST_LISTED: usize = 30;
+const MAX_LISTED: usize = 30;
 /// Maximum number of rows in the table of flows.
-const MOST_FLOW_ROWS: usize = 300;
+const MAX_FLOW_ROWS: usize = 300;
 
 /// Returns the page as HTML, with at most `most` series, scatter plots and parameter sets drawn.
 pub fn page(data: &Data, most: usize) -> Result<String> {
@@ -84,13 +84,13 @@ fn header(data: &Data) -> Markup {
             @if !invalid.is_empty() {
                 div.bad {
                     p { "Invalid runs, excluded from every figure:" }
-                    ul { (items(invalid.into_iter(), MOST_LISTED)) }
+                    ul { (items(invalid.into_iter(), MAX_LISTED)) }
                 }
             }
             @if !data.missing.is_empty() {
                 div.note {
                     p { "Unfinished runs:" }
-                    ul { (items(missing, MOST_LISTED)) }
+                    ul { (items(missing, MAX_LISTED)) }
                 }
             }
             details { summary { "Versions and checksums" } (entries(&facts)) }
@@ -148,7 +148,7 @@ fn figures(data: &Data) -> Markup {
     if data.results.runs.is_empty() {
         return note("No run has finished, so there are no figures.");
     }
-    let (shown, all) = (&data.flows[..data.flows.len().min(MOST_FLOW_ROWS)], data.flows.len());
+    let (shown, all) = (&data.flows[..data.flows.len().min(MAX_FLOW_ROWS)], data.flows.len());
     html! {
         (tables::figures(data, Place::Report).html())
         @if !shown.is_empty() {

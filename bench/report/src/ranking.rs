@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_somebody_did_not_finish_counts_for_nobody() {
+    fn a_case_counts_only_if_every_congestion_control_finished_it() {
         let mut rows = rows();
         rows.retain(|row| !(row.label == "c" && row.condition["link"] == "y"));
         assert!(rank(&rows).iter().all(|standing| standing.cases == 1));

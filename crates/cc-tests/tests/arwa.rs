@@ -169,7 +169,7 @@ fn hints_in_a_recovery_are_seen_and_ignored() {
 }
 
 #[test]
-fn the_rest_is_newreno() {
+fn without_hints_arwa_behaves_as_newreno() {
     let algo = HostAlgo::load("arwa");
     let (mut flow, mut view) = started(&algo);
     flow.pkts_acked(100, Some(50_000));

@@ -10,24 +10,24 @@ use hotcc_cc_tests::models::bbr3::State;
 use hotcc_cc_tests::random::Random;
 use hotcc_host_algo::{Flow, HostAlgo, RateSample, View};
 use hotcc_testbed::soak;
-use side_by_side::{Judged, Sides};
+use side_by_side::{Counts, Sides};
 
 const HOOKS: u32 = 3000;
 
 /// Runs one connection.
-fn apply(algo: &HostAlgo, seed: u64) -> Judged {
+fn apply(algo: &HostAlgo, seed: u64) -> Counts {
     let mut random = Random::new(seed);
     let mut sides = Sides::new(algo, &mut random);
-    while sides.judged.hooks < HOOKS {
-        sides.step(&mut random).unwrap_or_else(|why| panic!("seed {seed}, hook {}: {why}", sides.judged.hooks));
+    while sides.counts.hooks < HOOKS {
+        sides.step(&mut random).unwrap_or_else(|why| panic!("seed {seed}, hook {}: {why}", sides.counts.hooks));
     }
-    sides.judged
+    sides.counts
 }
 
 #[test]
 fn steps_agree_with_the_model_through_random_connections() {
     let algo = HostAlgo::load("bbr3");
-    let mut all = Judged::default();
+    let mut all = Counts::default();
     for seed in soak::seeds(0, 200) {
         all.add(&apply(&algo, seed));
     }
@@ -50,7 +50,7 @@ fn steps_agree_with_the_model_through_random_connections() {
 #[test]
 fn the_flight_and_the_losses_of_a_segment_are_near_the_true_ones() {
     let algo = HostAlgo::load("bbr3");
-    let mut all = Judged::default();
+    let mut all = Counts::default();
     for seed in soak::seeds(0, 30) {
         all.add(&apply(&algo, seed));
     }

@@ -110,7 +110,7 @@ impl Connection<'_> {
 
 /// Counts of the checks of one connection.
 #[derive(Clone, Copy, Default)]
-struct Judged {
+struct Counts {
     windows: u32,
     /// Slices in which W grew beyond its rate.
     grown: u32,
@@ -120,7 +120,7 @@ struct Judged {
 }
 
 /// Runs one connection, whose radio gives the `usual` kind of readings, and checks each slice.
-fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
+fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     let mut random = Random::new(seed);
     let base_us = random.scale(2000.0, 300_000.0) as u64;
     let view = View {
@@ -138,7 +138,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
     flow.init();
     let mut connection = Connection { view: flow.get(&view), flow };
     let mut rate = random.scale(100.0, 100_000.0);
-    let mut judged = Judged::default();
+    let mut counts = Counts::default();
     let is_wrong = random.once_in(3);
     let mut coming = [rate; 5];
     let (mut slice_us, mut slice_acked) = (0, 0);
@@ -181,8 +181,8 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
         let (elapsed_s, acked) = (slice_us as f64 / 1e6, slice_acked);
         (slice_us, slice_acked) = (0, 0);
         let forecast = connection.judge_signal(signal, heard, f64::from(acked) / elapsed_s);
-        judged.forecasts += u32::from(forecast.is_some());
-        judged.believed += u32::from(forecast.is_some_and(|(_, weight)| weight > 0.5));
+        counts.forecasts += u32::from(forecast.is_some());
+        counts.believed += u32::from(forecast.is_some_and(|(_, weight)| weight > 0.5));
         if !cruised || connection.flow.private("phase") != CRUISE {
             continue;
         }
@@ -204,10 +204,10 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Judged {
         let (expected, got) = (slice.window_after(), connection.state("window") / 256.0);
         let close = (got - expected).abs() <= TOLERANCE * expected + 0.1;
         assert!(close, "seed {seed}: W {got}, by the model {expected}; {slice:?}");
-        judged.windows += 1;
-        judged.grown += u32::from(got > 1.5 * slice.rate() * slice.base_s + 50.0);
+        counts.windows += 1;
+        counts.grown += u32::from(got > 1.5 * slice.rate() * slice.base_s + 50.0);
     }
-    judged
+    counts
 }
 
 impl Connection<'_> {
@@ -239,7 +239,7 @@ impl Connection<'_> {
 #[test]
 fn the_window_and_the_signal_are_the_models_through_random_connections() {
     let algo = HostAlgo::load("crest");
-    let mut all = [Judged::default(); 3];
+    let mut all = [Counts::default(); 3];
     for seed in 0..300 {
         let (usual, one) = (seed % 3, apply(&algo, seed, seed % 3));
         let sum = &mut all[usual as usize];
@@ -248,12 +248,12 @@ fn the_window_and_the_signal_are_the_models_through_random_connections() {
         sum.forecasts += one.forecasts;
         sum.believed += one.believed;
     }
-    for (Judged { windows, grown, forecasts, believed }, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"])
+    for (Counts { windows, grown, forecasts, believed }, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"])
     {
         println!(
             "{usual}: {windows} windows, {grown} grown beyond the rate; {forecasts} forecasts, {believed} believed"
         );
-        assert!(windows > 8000 && grown > 30, "{usual}: {windows} slices judged, {grown} of them growth");
+        assert!(windows > 8000 && grown > 30, "{usual}: {windows} slices counts, {grown} of them growth");
         assert!(
             usual == "nothing" || (forecasts > 5000 && believed > 500),
             "{usual}: {forecasts} forecasts, {believed}"

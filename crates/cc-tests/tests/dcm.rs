@@ -100,7 +100,7 @@ fn nothing_is_lost_at_a_window_of_two() {
 }
 
 #[test]
-fn a_loss_is_westwoods() {
+fn a_loss_is_handled_as_by_westwood() {
     let algo = HostAlgo::load("dcm");
     let (mut flow, mut view) = started(&algo, 50);
     round(&mut flow, &mut view, 90_000, Some(90_000)); // 1,000,000 bytes/s * 0.09 s = 90 segments

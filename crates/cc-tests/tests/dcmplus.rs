@@ -124,7 +124,7 @@ fn the_paper_profile_waits_for_a_loss_and_raises_by_the_filter() {
 }
 
 #[test]
-fn an_application_that_runs_dry_only_raises_the_estimate() {
+fn an_application_limited_epoch_only_raises_the_estimate() {
     let algo = HostAlgo::load("dcmplus");
     let (mut flow, mut view) = started(&algo, 50);
     round(&mut flow, &mut view, 100, 50_000);
@@ -256,7 +256,7 @@ const PATH: Path = Path { rate: 8632.0, base_us: 40_000.0, queue: 345.0 };
 const BDP: f64 = PATH.rate * PATH.base_us / 1e6;
 /// Largest W in BDPs: from 1.25 times the least RTT on there is a queue, which takes W back to 1 BDP; W had grown by 2
 /// per round.
-const MOST: f64 = 1.27;
+const MAX_BDPS: f64 = 1.27;
 
 /// From the first ACK on, BWE * RTTmin is at most W: if ssthresh took effect then, W would stay at the initial window.
 /// Slow start overshoots and loses; the newest sample shows the path's bandwidth.
@@ -270,7 +270,7 @@ fn the_window_grows_to_the_path_and_stays_there() {
     assert!(f64::from(start.greatest_window) > BDP && start.losses > 0, "{start:?}");
     assert!(start.delivered_share > 0.8, "{start:?}");
     assert!(there.delivered_share > 0.98 && there.losses == 0, "{there:?}");
-    assert!((0.98..MOST).contains(&(there.mean_window / BDP)), "{there:?}");
+    assert!((0.98..MAX_BDPS).contains(&(there.mean_window / BDP)), "{there:?}");
 }
 
 /// If the queue holds the segments that slow start sends beyond the path's capacity, slow start ends without a loss.
@@ -283,7 +283,7 @@ fn a_queue_alone_ends_slow_start() {
     assert!(start.losses == 0 && f64::from(start.greatest_window) > BDP, "{start:?}");
     let there = sender.run(&deep, 28.0);
     println!("{start:?}\n{there:?}");
-    assert!(there.delivered_share > 0.98 && there.mean_window < MOST * BDP && there.losses == 0, "{there:?}");
+    assert!(there.delivered_share > 0.98 && there.mean_window < MAX_BDPS * BDP && there.losses == 0, "{there:?}");
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn the_window_follows_the_capacity_up_and_down() {
     sender.run(&narrower, 5.0);
     let down = sender.run(&narrower, 5.0);
     println!("{up:?}\n{down:?}");
-    assert!(up.delivered_share > 0.98 && up.mean_window < 2.0 * MOST * BDP, "{up:?}");
-    assert!(down.delivered_share > 0.95 && down.mean_window < 0.5 * MOST * BDP, "{down:?}");
+    assert!(up.delivered_share > 0.98 && up.mean_window < 2.0 * MAX_BDPS * BDP, "{up:?}");
+    assert!(down.delivered_share > 0.95 && down.mean_window < 0.5 * MAX_BDPS * BDP, "{down:?}");
 }
 
 /// With the paper's rule, BWE itself raises ssthresh: by a few segments per second, and by fewer near the path's

@@ -238,7 +238,7 @@ fn an_estimate_near_zero_neither_divides_nor_explodes() {
 }
 
 #[test]
-fn the_greatest_n() {
+fn n_is_limited_by_n_max() {
     let algo = HostAlgo::load("dtcp");
     let tunables = Tunables { sinr_gain_kbps: 1_000_000, alpha_permille: 1, ..Tunables::PAPER };
     let (mut flow, mut view) = taken_over(&algo, tunables);
@@ -434,7 +434,7 @@ fn more_epochs_than_16_bits_hold_are_counted() {
 }
 
 #[test]
-fn an_application_that_runs_dry_only_raises_the_estimate() {
+fn an_application_limited_epoch_only_raises_the_estimate() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, deaf());
     epoch(&mut flow, &mut view, 500); // 1,000,000 bytes/s, N = 2
@@ -451,7 +451,7 @@ fn an_application_that_runs_dry_only_raises_the_estimate() {
 }
 
 #[test]
-fn four_hundred_gigabit_per_second() {
+fn arithmetic_does_not_overflow_at_400_gbit_per_s() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, deaf());
     (view.mss, view.snd_cwnd) = (9000, 3_000_000);

@@ -187,7 +187,7 @@ fn max_cwnd_is_eq_1_every_100_ms_and_the_largest_counts() {
 
 /// A drain is two rounds at 3/4 of the target, W * CSI; the least RTT of the second one becomes the base.
 #[test]
-fn a_base_not_seen_for_10_s_is_looked_for() {
+fn a_base_rtt_not_seen_for_10_s_is_probed_for() {
     let algo = HostAlgo::load("fbtcp");
     let mut c = Connection::avoiding(&algo, 1000);
     c.view.now_us = c.state("base_time_us") + 10_000_000;
@@ -404,7 +404,7 @@ fn rows_move_the_window_that_a_recovery_ends_with() {
 }
 
 #[test]
-fn clearly_more_than_2_percent_lost_is_given_up() {
+fn losses_clearly_above_2_percent_reduce_the_window() {
     let algo = HostAlgo::load("fbtcp");
     let mut c = Connection::avoiding(&algo, 1000);
     // rounds of 1000 segments; 29 lost are 8.42 more than 2 % of 1029, 30 are 9.4 more; two deviations are 9.08
@@ -514,7 +514,7 @@ fn idle_time_belongs_to_no_round_and_no_interval() {
 }
 
 #[test]
-fn a_takeover_starts_anew_and_keeps_the_window() {
+fn a_takeover_resets_the_state_and_keeps_the_window() {
     let algo = HostAlgo::load("fbtcp");
     let mut c = Connection::avoiding(&algo, 1000);
     c.round(100_000);
@@ -529,7 +529,7 @@ fn a_takeover_starts_anew_and_keeps_the_window() {
 }
 
 #[test]
-fn four_hundred_gigabit_per_second() {
+fn arithmetic_does_not_overflow_at_400_gbit_per_s() {
     let algo = HostAlgo::load("fbtcp");
     let mut c = Connection::new(&algo, 100);
     (c.view.mss, c.view.snd_cwnd) = (9000, 80_000_000);

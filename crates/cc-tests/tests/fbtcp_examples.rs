@@ -52,7 +52,7 @@ apply! {
     the_default_profile_gives_up_what_a_round_lost_over_2_percent,
     idle_time_is_in_no_sample,
     a_takeover_starts_from_nothing_but_the_window,
-    four_hundred_gigabit_per_second,
+    arithmetic_does_not_overflow_at_400_gbit_per_s,
 }
 
 #[test]

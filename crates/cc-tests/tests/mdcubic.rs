@@ -43,7 +43,7 @@ fn without_a_pep_it_is_the_delegate() {
 }
 
 #[test]
-fn w_is_cubics_window_and_what_is_beyond_the_pep() {
+fn w_is_cubics_window_plus_the_segments_beyond_the_pep() {
     let algo = HostAlgo::load("mdcubic");
     let mut e = Example::new(&algo);
     // the first record: 12 segments are beyond the PEP, and no growth
@@ -85,7 +85,7 @@ fn w_is_cubics_window_and_what_is_beyond_the_pep() {
 }
 
 #[test]
-fn what_counts_of_a_record() {
+fn a_record_counts_only_segments_in_flight() {
     let algo = HostAlgo::load("mdcubic");
     let mut e = Example::new(&algo);
     // (in_order, ranges, segments that count), 10 of 20 acknowledged
@@ -153,7 +153,7 @@ fn a_loss_that_the_pep_saw_leaves_the_window() {
 }
 
 #[test]
-fn without_a_pep_a_loss_is_of_the_domain_that_was_chosen() {
+fn without_a_pep_losses_belong_to_the_configured_domain() {
     let algo = HostAlgo::load("mdcubic");
     algo.set_tunable("without_pep", 1);
     algo.set_tunable("d2_segments_per_loss", 0);
@@ -216,7 +216,7 @@ fn an_undone_recovery_leaves_ssthresh_as_it_was() {
 }
 
 #[test]
-fn a_loss_that_the_pep_did_not_see_is_cubics() {
+fn a_loss_that_the_pep_did_not_see_is_handled_by_cubic() {
     let algo = HostAlgo::load("mdcubic");
     type Ranges = &'static [(u32, u32)];
     // (in_order, ranges, SACK blocks, segments after those that the PEP saw): each is a loss in domain 1
@@ -284,7 +284,7 @@ fn a_recovery_becomes_domain_1s_once() {
 
 /// This also holds without a PEP: W = 20 grows by one for the 20 segments that the client acknowledges in the recovery.
 #[test]
-fn growth_goes_on_through_a_loss_that_nobody_places() {
+fn growth_continues_through_a_loss_of_unknown_domain() {
     let algo = HostAlgo::load("mdcubic");
     for (without_pep, grown) in [(1, 21), (0, 14)] {
         algo.set_tunable("without_pep", without_pep);
@@ -303,7 +303,7 @@ fn growth_goes_on_through_a_loss_that_nobody_places() {
 }
 
 #[test]
-fn how_many_losses_domain_2_may_have() {
+fn domain_2_has_a_limit_of_losses() {
     let algo = HostAlgo::load("mdcubic");
     // (type, d2_loss_events, d2_segments_per_loss, events of the round so far, ssthresh): ssthresh is all of W = 35 for
     // a loss attributed to domain 2, else 7/10 of W1 = 20, and D2
@@ -340,7 +340,7 @@ fn how_many_losses_domain_2_may_have() {
 }
 
 #[test]
-fn marks_are_domain_1s() {
+fn marks_count_as_domain_1() {
     let algo = HostAlgo::load("mdcubic");
     let mut e = Example::new(&algo);
     e.pep(15_000, &[]);
@@ -354,7 +354,7 @@ fn marks_are_domain_1s() {
 }
 
 #[test]
-fn timeouts_are_cubics() {
+fn timeouts_are_handled_by_cubic() {
     let algo = HostAlgo::load("mdcubic");
     for seen in [true, false] {
         let mut e = Example::new(&algo);

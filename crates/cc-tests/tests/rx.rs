@@ -263,7 +263,7 @@ fn segment(now_us: u64, tsval: u32, rtt_us: u32) -> Arrival {
 /// On a path of 10 ms with a packet each 2 ms, the radio retransmits every fifth packet 8 ms later, and the next ones
 /// wait for it.
 #[test]
-fn a_radios_retransmissions_are_no_queue() {
+fn link_layer_retransmissions_are_not_taken_for_a_queue() {
     let units = RxUnits::load();
     let hints = |jitter_us: u32, queue_us: u64| {
         units.set("jitter_us", jitter_us);
@@ -285,7 +285,7 @@ fn a_radios_retransmissions_are_no_queue() {
 }
 
 #[test]
-fn clocks_that_drift_fake_no_queue() {
+fn clock_drift_is_not_taken_for_a_queue() {
     let units = RxUnits::load();
     let last_hints = |window_ms: u32, ppm: f64| {
         units.set("least_window_ms", window_ms);
@@ -322,7 +322,7 @@ fn hints_before_and_in_a_queue(tick_us: u64, queue_us: u64) -> (Vec<u32>, Vec<u3
 }
 
 #[test]
-fn clocks_of_every_kind_show_a_queue_and_only_that() {
+fn a_queue_is_detected_with_every_kind_of_clock() {
     for tick_us in [1, 1000, 4000, 10_000, 100_000] {
         let (empty, queued, found_us) = hints_before_and_in_a_queue(tick_us, 500_000);
         assert_eq!(u64::from(found_us), tick_us);
@@ -356,7 +356,7 @@ fn longest_tick_us(units: &RxUnits, pace_us: u64, stalled_us: std::ops::Range<u6
 }
 
 #[test]
-fn a_link_that_stalls_is_no_slower_clock() {
+fn a_stalled_link_is_not_taken_for_a_slower_clock() {
     let units = RxUnits::load();
     for pace_us in [500, 3000, 12_000] {
         for begin_ms in [50, 100, 150, 310, 500, 1000, 2000] {
@@ -387,7 +387,7 @@ fn slow_start(units: &RxUnits, service_us: u64, rtt_us: u64) -> Vec<(u32, u64, u
 }
 
 #[test]
-fn a_queue_that_slow_start_fills_is_no_slower_clock() {
+fn a_slow_start_queue_is_not_taken_for_a_slower_clock() {
     let units = RxUnits::load();
     // from 100 kbit/s on
     for service_us in [121_000, 45_000, 12_000, 5000, 1200, 300] {
@@ -404,7 +404,7 @@ fn a_queue_that_slow_start_fills_is_no_slower_clock() {
 }
 
 #[test]
-fn stamps_that_mean_nothing_are_survived() {
+fn random_time_stamps_are_handled() {
     let (units, mut random) = (RxUnits::load(), Random::new(4));
     for _ in 0..200 {
         units.set("least_window_ms", random.pick(&[0, 1, 10_000]));

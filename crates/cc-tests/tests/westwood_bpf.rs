@@ -4,7 +4,7 @@ use hotcc_cc_tests::models::close;
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// Returns a connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
-fn started(algo: &HostAlgo) -> (Flow<'_>, View) {
+fn new_connection(algo: &HostAlgo) -> (Flow<'_>, View) {
     let view = View {
         now_us: 1_000_000,
         snd_cwnd: 150,
@@ -33,14 +33,14 @@ fn ack(flow: &mut Flow<'_>, view: &mut View, after_us: u64, acked: u32, rtt_us: 
 #[track_caller]
 fn assert_bandwidth(flow: &Flow<'_>, want: f64) {
     let got = flow.private("bandwidth_q8") as f64 / 256.0;
-    assert!(close(got, want, 0.0, 1.0), "{got} bytes/s, by hand {want}");
+    assert!(close(got, want, 0.0, 1.0), "{got} bytes/s, expected {want}");
 }
 
 #[test]
 fn every_ack_is_a_sample() {
     let algo = HostAlgo::load("westwood_bpf");
     assert_eq!(algo.tunable("tau_ms"), 500);
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 10,000 bytes in 10 ms; the first one starts the filter
     assert_bandwidth(&flow, 1_000_000.0);
     // 2,000,000 bytes/s: a = (1000 - 10) / (1000 + 10); a * 1,000,000 + (1 - a) * (1,000,000 + 2,000,000) / 2
@@ -57,7 +57,7 @@ fn every_ack_is_a_sample() {
 #[test]
 fn silence_counts_as_samples_of_zero() {
     let algo = HostAlgo::load("westwood_bpf");
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
     // 600 ms: two virtual samples of 250 ms, a = (1000 - 250) / (1000 + 250) = 0.6:
     // 0.6 * 1,000,000 + 0.4 * (0 + 1,000,000) / 2 = 800,000, then 0.6 * 800,000 = 480,000;
@@ -71,15 +71,15 @@ fn silence_counts_as_samples_of_zero() {
 }
 
 #[test]
-fn a_long_silence_starts_anew() {
+fn a_long_silence_restarts_the_filter() {
     let algo = HostAlgo::load("westwood_bpf");
     // 33 intervals of 250 ms: 32 virtual samples and a rest of 250 ms
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_000, 25, Some(100_000)); // 100,000 bytes/s over the rest, 0.4 * half of it
     assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of the old value
     // a microsecond more, and one sample covers the whole time
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_001, 33, Some(100_000));
     assert_bandwidth(&flow, 4_000.0);
@@ -88,7 +88,7 @@ fn a_long_silence_starts_anew() {
 #[test]
 fn a_loss_or_timeout_sets_ssthresh_to_the_bandwidth_delay_product() {
     let algo = HostAlgo::load("westwood_bpf");
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     assert_eq!(flow.ssthresh(), 75); // no bandwidth yet: W/2
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s * 0.1 s / 1000 = 100 segments
     assert_eq!(flow.ssthresh(), 100);
@@ -107,10 +107,10 @@ fn a_loss_or_timeout_sets_ssthresh_to_the_bandwidth_delay_product() {
 }
 
 #[test]
-fn four_hundred_gigabit_per_second() {
+fn arithmetic_does_not_overflow_at_400_gbit_per_s() {
     let algo = HostAlgo::load("westwood_bpf");
     algo.set_tunable("tau_ms", 10_000);
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     (view.mss, view.snd_cwnd) = (9000, 80_000_000);
     for _ in 0..2000 {
         // 50,000,000,400 bytes/s over the longest piece, and 50,000 MB/s over 18 us
@@ -124,10 +124,10 @@ fn four_hundred_gigabit_per_second() {
 
 /// A chunk of 20 segments every 2 s, each within one round trip: the application makes the pause between two chunks.
 #[test]
-fn the_applications_silence_is_no_bandwidth_of_zero() {
+fn an_idle_application_is_no_sample_of_zero_bandwidth() {
     for name in ["westwood_bpf", "dcm"] {
         let algo = HostAlgo::load(name);
-        let (mut flow, mut view) = started(&algo);
+        let (mut flow, mut view) = new_connection(&algo);
         for _ in 0..10 {
             flow.set(&view);
             flow.cwnd_event(EVENT_TX_START);
@@ -145,9 +145,9 @@ fn the_applications_silence_is_no_bandwidth_of_zero() {
 
 /// The first segment after a timeout starts with nothing in flight, too, but the path caused that silence.
 #[test]
-fn a_timeouts_silence_still_counts() {
+fn silence_before_a_timeout_lowers_the_bandwidth() {
     let algo = HostAlgo::load("westwood_bpf");
-    let (mut flow, mut view) = started(&algo);
+    let (mut flow, mut view) = new_connection(&algo);
     ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
     view.now_us += 500_000;
     view.ca_state = 4;

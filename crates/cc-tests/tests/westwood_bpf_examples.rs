@@ -23,7 +23,7 @@ on_model_and_algorithm! {
     an_undo_forgets_eq_4: Tunables::PAPER;
     never_less_than_two_segments_and_reno_before_the_first_sample: Tunables::PAPER;
     growth_is_reno: Tunables::PAPER;
-    four_hundred_gigabit_per_second: Tunables::PAPER;
+    arithmetic_does_not_overflow_at_400_gbit_per_s: Tunables::PAPER;
     a_takeover_starts_again: Tunables::PAPER;
 }
 
@@ -172,7 +172,7 @@ fn growth_is_reno(c: &mut Connection) {
     assert_eq!((c.window(), c.sock.snd_cwnd_cnt), ((101, 100), 5));
 }
 
-fn four_hundred_gigabit_per_second(c: &mut Connection) {
+fn arithmetic_does_not_overflow_at_400_gbit_per_s(c: &mut Connection) {
     (c.sock.mss, c.sock.snd_cwnd) = (9000, 80_000_000);
     // 56 segments of 9000 bytes every 10 us: 50,400,000,000 bytes/s
     for _ in 0..1000 {

@@ -185,7 +185,7 @@ fn before_a_bandwidth_is_known_a_recovery_ends_at_half() {
 }
 
 #[test]
-fn four_hundred_gigabit_per_second() {
+fn arithmetic_does_not_overflow_at_400_gbit_per_s() {
     let algo = HostAlgo::load("westwoodp");
     let (mut flow, mut view) = started(&algo);
     (view.mss, view.snd_cwnd) = (9000, 80_000_000);
@@ -251,7 +251,7 @@ fn follows_the_model_through_random_connections() {
 
 /// A chunk of 20 segments every 2 s, each within one round trip, after a second of full load.
 #[test]
-fn the_applications_silence_does_not_lower_the_bandwidth() {
+fn an_idle_application_does_not_lower_the_bandwidth() {
     let algo = HostAlgo::load("westwoodp");
     let (mut flow, mut view) = started(&algo);
     for _ in 0..10 {

@@ -22,16 +22,16 @@ const POWER_DBM: RangeInclusive<f64> = -200.0..=100.0;
 /// Maximum distance from the station in m for which TR 38.901 table 7.4.1-1 is valid.
 const FARTHEST_M: f64 = 5000.0;
 /// Maximum number of points of a path, and of obstacles: each costs time at every step.
-const MOST: usize = 1000;
+const MAX_POINTS: usize = 1000;
 
-type Checked = Result<(), RadioError>;
+type CheckResult = Result<(), RadioError>;
 
 fn refuse(key: impl Into<String>, value: impl ToString, what: impl Into<String>) -> RadioError {
     RadioError::Value { key: key.into(), value: value.to_string(), what: what.into() }
 }
 
 /// Checks that a number is in a range. NaN is in no range.
-pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> Checked {
+pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> CheckResult {
     if range.contains(&value) {
         return Ok(());
     }
@@ -55,7 +55,7 @@ impl RadioSpec {
     }
 }
 
-fn trace(spec: &TraceSpec) -> Checked {
+fn trace(spec: &TraceSpec) -> CheckResult {
     if spec.file.as_os_str().is_empty() {
         return Err(refuse("file", "\"\"", "must name a trace"));
     }
@@ -81,7 +81,7 @@ fn trace(spec: &TraceSpec) -> Checked {
 }
 
 /// Checks that the capacity is either given or follows from a SINR, but not both.
-fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> Checked {
+fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> CheckResult {
     spec.map_or(Ok(()), rate)?;
     match (sinr, capacity, spec.is_some()) {
         (_, Some(value), true) => {
@@ -96,13 +96,13 @@ fn source(sinr: bool, capacity: Option<String>, spec: Option<&RateSpec>) -> Chec
     }
 }
 
-fn constant(spec: &ConstantSpec) -> Checked {
+fn constant(spec: &ConstantSpec) -> CheckResult {
     source(spec.sinr_db.is_some(), spec.capacity_bps.map(|bps| bps.to_string()), spec.rate.as_ref())?;
     spec.sinr_db.map_or(Ok(()), |db| range("sinr_db", db, SINR_DB))?;
     spec.capacity_bps.map_or(Ok(()), |bps| range("capacity_bps", bps, CAPACITY_BPS))
 }
 
-fn steps(spec: &StepsSpec) -> Checked {
+fn steps(spec: &StepsSpec) -> CheckResult {
     let capacity = spec.capacity_bps.as_ref().map(|points| format!("[{} pairs]", points.len()));
     source(spec.sinr_db.is_some(), capacity, spec.rate.as_ref())?;
     spec.repeat_s.map_or(Ok(()), |s| range("repeat_s", s, 0.01..=*TIME_S.end()))?;
@@ -113,7 +113,7 @@ fn steps(spec: &StepsSpec) -> Checked {
     list("capacity_bps", &spec.capacity_bps, CAPACITY_BPS)
 }
 
-fn timed(key: &str, points: &[[f64; 2]], values: RangeInclusive<f64>, repeat_s: Option<f64>) -> Checked {
+fn timed(key: &str, points: &[[f64; 2]], values: RangeInclusive<f64>, repeat_s: Option<f64>) -> CheckResult {
     let Some([first_s, _]) = points.first() else {
         return Err(refuse(key, "[]", "must have at least one pair, at 0 s"));
     };
@@ -136,7 +136,7 @@ fn timed(key: &str, points: &[[f64; 2]], values: RangeInclusive<f64>, repeat_s: 
     Ok(())
 }
 
-fn rate(spec: &RateSpec) -> Checked {
+fn rate(spec: &RateSpec) -> CheckResult {
     range("rate.bandwidth_mhz", spec.bandwidth_mhz, 0.1..=10_000.0)?;
     if let Some(overhead) = spec.overhead {
         range("rate.overhead", overhead, 0.0..=0.99)?;
@@ -147,7 +147,7 @@ fn rate(spec: &RateSpec) -> Checked {
     spec.scale_to_bps.map_or(Ok(()), |bps| range("rate.scale_to_bps", bps, SCALE_BPS))
 }
 
-fn umi(spec: &UmiSpec) -> Checked {
+fn umi(spec: &UmiSpec) -> CheckResult {
     range("carrier_ghz", spec.carrier_ghz, 0.5..=100.0)?;
     range("tx_power_dbm", spec.tx_power_dbm, POWER_DBM)?;
     range("tx_gain_dbi", spec.tx_gain_dbi, -50.0..=60.0)?;
@@ -165,18 +165,18 @@ fn umi(spec: &UmiSpec) -> Checked {
     rate(&spec.rate)
 }
 
-fn point(key: &str, at: [f64; 2]) -> Checked {
+fn point(key: &str, at: [f64; 2]) -> CheckResult {
     if at.iter().all(|v| (-100_000.0..=100_000.0).contains(v)) {
         return Ok(());
     }
     Err(refuse(key, format!("{at:?}"), "must be two numbers from -100000 to 100000"))
 }
 
-fn user(spec: &User, station: [f64; 2]) -> Checked {
+fn user(spec: &User, station: [f64; 2]) -> CheckResult {
     // Applicability of table 7.4.1-1.
     range("ue.height_m", spec.height_m, 1.5..=22.5)?;
-    if spec.path.is_empty() || spec.path.len() > MOST {
-        let what = format!("must have 1 to {MOST} points");
+    if spec.path.is_empty() || spec.path.len() > MAX_POINTS {
+        let what = format!("must have 1 to {MAX_POINTS} points");
         return Err(refuse("ue.path", format!("[{} points]", spec.path.len()), what));
     }
     for (i, waypoint) in spec.path.iter().enumerate() {
@@ -193,12 +193,12 @@ fn user(spec: &User, station: [f64; 2]) -> Checked {
     range("ue.speed_mps", spec.speed_mps, least..=150.0)
 }
 
-fn obstacles(all: &[Obstacle], line_of_sight: LineOfSight) -> Checked {
-    if all.len() > MOST {
+fn obstacles(all: &[Obstacle], line_of_sight: LineOfSight) -> CheckResult {
+    if all.len() > MAX_POINTS {
         return Err(refuse(
             "obstacles",
             format!("[{} obstacles]", all.len()),
-            format!("must be at most {MOST} obstacles"),
+            format!("must be at most {MAX_POINTS} obstacles"),
         ));
     }
     if !all.is_empty() && line_of_sight != LineOfSight::Obstacles {
@@ -225,14 +225,14 @@ fn obstacles(all: &[Obstacle], line_of_sight: LineOfSight) -> Checked {
     Ok(())
 }
 
-fn shadowing(spec: &Shadowing) -> Checked {
+fn shadowing(spec: &Shadowing) -> CheckResult {
     range("shadowing.los_sigma_db", spec.los_sigma_db, 0.0..=30.0)?;
     range("shadowing.nlos_sigma_db", spec.nlos_sigma_db, 0.0..=30.0)?;
     range("shadowing.los_correlation_m", spec.los_correlation_m, 0.1..=10_000.0)?;
     range("shadowing.nlos_correlation_m", spec.nlos_correlation_m, 0.1..=10_000.0)
 }
 
-fn fading(spec: &Fading) -> Checked {
+fn fading(spec: &Fading) -> CheckResult {
     range("fading.rician_k_db", spec.rician_k_db, -40.0..=40.0)?;
     range("fading.least_doppler_hz", spec.least_doppler_hz, 0.0..=50_000.0)?;
     range("fading.branches", spec.branches.into(), 1.0..=64.0)

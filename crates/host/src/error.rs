@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_printed_once() {
         let failed: std::result::Result<(), _> = Err(Outer(invalid()));
         let error = failed.tried(|| "cannot attach".to_owned()).unwrap_err();
         assert_eq!(error.to_string(), "cannot attach");

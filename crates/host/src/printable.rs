@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_obeys_nothing_of_it() {
+    fn terminal_control_characters_are_escaped() {
         assert_eq!(
             printable("a\tb\nü: \u{1b}]0;title\u{7}\u{9b}31m\r\u{7f}"),
             "a\tb\nü: \\u001b]0;title\\u0007\\u009b31m\\u000d\\u007f"

@@ -118,10 +118,10 @@ impl<S: Scope> Keys<S> {
             if line.is_empty() {
                 continue;
             }
-            let wrong = |reason| KeyError::Line { path: path.to_owned(), line: number, reason };
-            let (key, scope) = parse_line(line).map_err(wrong)?;
+            let invalid = |reason| KeyError::Line { path: path.to_owned(), line: number, reason };
+            let (key, scope) = parse_line(line).map_err(invalid)?;
             if keys.iter().any(|(other, s)| other.id == key.id && *s == scope) {
-                return Err(wrong(format!("key number {} is already taken by another key", key.id)));
+                return Err(invalid(format!("key number {} is already taken by another key", key.id)));
             }
             keys.push((key, scope));
         }
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!((keys.numbered(7).count(), keys.numbered(9).count(), keys.numbered(1).count()), (2, 1, 0));
         let many: String = (0..=255).map(|id| format!("{id} {a} x\n")).collect();
         assert_eq!(parse(&many).unwrap().iter().count(), 256, "as many as there are numbers");
-        for (wrong, says) in [
+        for (invalid, says) in [
             ("", "no key"),
             ("x aa", "number"),
             ("256 aa", "number"),
@@ -263,8 +263,8 @@ mod tests {
             (&format!("1 {a} x more"), "unexpected `more`"),
             (&format!("1 {a}\n1 {b}"), "keys:2: key number 1 is already taken"),
         ] {
-            let error = parse(wrong).unwrap_err().to_string();
-            assert!(error.contains(says), "{wrong}: {error}");
+            let error = parse(invalid).unwrap_err().to_string();
+            assert!(error.contains(says), "{invalid}: {error}");
         }
     }
 

@@ -135,7 +135,7 @@ mod tests {
     use hotcc_host::error::chain;
 
     #[test]
-    fn the_cause_is_kept_and_told_once() {
+    fn the_cause_is_kept_and_printed_once() {
         let of = |code| MapError::creating(io::Error::from_raw_os_error(code));
         for (code, exit_code, text) in [
             (

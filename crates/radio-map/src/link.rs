@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_is_nothing_known() {
+    fn an_empty_slot_has_no_reading() {
         let empty = slot(0, 0, 0);
         empty.sinr.store(0, Relaxed);
         let link = Snapshot::of(&empty);

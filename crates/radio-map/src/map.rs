@@ -88,7 +88,7 @@ impl RadioMap {
     /// cannot be written.
     pub fn take_link(&mut self, key: IndexKey, options: &LinkOptions) -> Result<LinkWriter, MapError> {
         let _lock = pinned::lock()?;
-        let owner = Owner::this();
+        let owner = Owner::current();
         let existing = self.exact(key)?;
         let slot = match existing {
             Some(slot) => slot,
@@ -129,7 +129,7 @@ impl RadioMap {
         let slots = Arc::clone(&self.view.slots);
         let line = slots.slot(slot);
         if let Some(line) = line {
-            refuse_if_owned(line, key, Owner::this(), take_over)?;
+            refuse_if_owned(line, key, Owner::current(), take_over)?;
         }
         self.view.index.remove(key)?;
         self.prefixes.remove(&slot);

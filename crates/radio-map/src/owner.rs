@@ -18,24 +18,24 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) fn this() -> Self {
+    pub(crate) fn current() -> Self {
         let pid = std::process::id();
         Self { pid, start: Process::look_up(pid).map_or(0, |found| found.start) }
     }
 
-    pub(crate) fn of(line: &Slot) -> Self {
-        Self { pid: line.owner_pid.load(Relaxed), start: line.owner_start.load(Relaxed) }
+    pub(crate) fn of(slot: &Slot) -> Self {
+        Self { pid: slot.owner_pid.load(Relaxed), start: slot.owner_start.load(Relaxed) }
     }
 
-    pub(crate) fn claim(self, line: &Slot) {
-        line.owner_start.store(self.start, Relaxed);
-        line.owner_pid.store(self.pid, Relaxed);
+    pub(crate) fn claim(self, slot: &Slot) {
+        slot.owner_start.store(self.start, Relaxed);
+        slot.owner_pid.store(self.pid, Relaxed);
     }
 
     /// Clears the owner, so that the slot can be taken even if another process gets the same id.
-    pub(crate) fn clear(line: &Slot) {
-        line.owner_pid.store(0, Relaxed);
-        line.owner_start.store(0, Relaxed);
+    pub(crate) fn clear(slot: &Slot) {
+        slot.owner_pid.store(0, Relaxed);
+        slot.owner_start.store(0, Relaxed);
     }
 
     /// Returns whether the process runs, as far as this process can see. Ids of 0 and below denote process groups. The
@@ -83,7 +83,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn state_and_start_are_found_behind_any_name() {
+    fn state_and_start_are_parsed_after_any_program_name() {
         let parse = |name: &str, state: &str, start: &str| {
             let stat = format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {start} 3 4\n");
             Process::parse(stat.as_bytes()).map(|found| (found.start, found.has_ended))
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_nobody_waited_for_is_gone() {
+    fn a_zombie_is_not_alive() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let start = Process::look_up(child.id()).unwrap().start;
         let [known, unknown] = [start, 0].map(|start| Owner { pid: child.id(), start });
@@ -112,21 +112,21 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!unknown.is_alive());
-        assert!(kill(Pid::from_raw(child.id() as i32), None).is_ok(), "its number is still there");
+        assert!(kill(Pid::from_raw(child.id() as i32), None).is_ok(), "its id still exists");
         child.wait().unwrap();
     }
 
     #[test]
-    fn the_number_alone_is_not_the_process() {
-        let this = Owner::this();
-        assert!(this.start != 0 && this.is_alive());
-        assert!(!Owner { start: this.start.wrapping_add(1).max(1), ..this }.is_alive());
-        assert!(Owner { start: 0, ..this }.is_alive());
+    fn an_owner_is_identified_by_id_and_start_time() {
+        let current = Owner::current();
+        assert!(current.start != 0 && current.is_alive());
+        assert!(!Owner { start: current.start.wrapping_add(1).max(1), ..current }.is_alive());
+        assert!(Owner { start: 0, ..current }.is_alive());
         for pid in [0, u32::MAX, i32::MAX as u32] {
             assert!(!Owner { pid, start: 0 }.is_alive());
         }
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert!(!Owner { pid: child.id(), start: this.start.wrapping_add(1 << 31) | 1 }.is_alive());
+        assert!(!Owner { pid: child.id(), start: current.start.wrapping_add(1 << 31) | 1 }.is_alive());
     }
 }

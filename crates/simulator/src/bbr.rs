@@ -33,13 +33,13 @@ const CWND_GAIN: u32 = 2 * GAIN_UNIT;
 /// Pacing is this much slower than the estimate, for a short queue (`bbr_pacing_margin_percent`).
 const PACING_MARGIN_PERCENT: u64 = 1;
 /// Minimum window: delayed ACKs need four segments (section 4.2.3.2; `bbr_cwnd_min_target`).
-const LEAST_CWND: u32 = 4;
+const MIN_CWND: u32 = 4;
 /// Window while there is no RTT sample (`TCP_INIT_CWND`).
 const INITIAL_CWND: u32 = 10;
 /// RTT for the first pacing rate while there is no sample (section 4.2.1; `bbr_init_pacing_rate_from_rtt`).
 const NOMINAL_RTT_US: u32 = 1000;
 /// Below this rate, in bytes/s, segments are sent one by one (`bbr_min_tso_rate`).
-const LEAST_BUNDLE_RATE: u64 = 1_200_000 / 8;
+const MIN_BUNDLE_RATE: u64 = 1_200_000 / 8;
 /// A bundle is what the pacing rate sends in 2^-10 s (`sk_pacing_shift`), within the limits below.
 const BUNDLE_SHIFT: u32 = 10;
 /// Maximum size of a bundle: 64 KiB, less the headers (`GSO_LEGACY_MAX_SIZE`, `MAX_TCP_HEADER`).
@@ -116,7 +116,7 @@ fn bytes_per_s(bw: u32, gain: u32, mss: u32) -> u64 {
 
 /// `bbr_min_tso_segs`.
 fn least_bundle(sock: &Sock) -> u32 {
-    if sock.pacing_rate < LEAST_BUNDLE_RATE { 1 } else { 2 }
+    if sock.pacing_rate < MIN_BUNDLE_RATE { 1 } else { 2 }
 }
 
 /// `bbr_tso_segs_goal`.
@@ -216,7 +216,7 @@ impl Bbr {
         } else {
             cwnd
         };
-        cwnd.max(LEAST_CWND)
+        cwnd.max(MIN_CWND)
     }
 
     /// Returns the room for aggregation in the window. It is 0 before the path is full, because the bandwidth estimate
@@ -234,7 +234,7 @@ impl Bbr {
         }
         cwnd = cwnd.min(sock.snd_cwnd_clamp);
         // Section 4.2.3.5
-        sock.snd_cwnd = if self.mode == Mode::ProbeRtt { cwnd.min(LEAST_CWND) } else { cwnd };
+        sock.snd_cwnd = if self.mode == Mode::ProbeRtt { cwnd.min(MIN_CWND) } else { cwnd };
     }
 
     /// Takes a long-term sample, and applies its outcome.

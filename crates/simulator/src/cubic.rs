@@ -36,9 +36,9 @@ const KEEP_STEP: u64 = HZ / 32;
 /// Maximum step before the first loss: the window grows by at least 5 % per round (`bictcp_update`).
 const STEP_BEFORE_LOSS: u32 = 20;
 /// Minimum step: a window grows by at most half per round (`bictcp_update`).
-const LEAST_STEP: u32 = 2;
+const MIN_STEP: u32 = 2;
 /// Minimum ssthresh, in segments (`cubictcp_recalc_ssthresh`).
-const LEAST_SSTHRESH: u32 = 2;
+const MIN_SSTHRESH: u32 = 2;
 
 /// The growth since the last reduction (RFC 9438, section 4.2).
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ impl Cubic {
             self.step = self.curve_step(&epoch, window, now);
         }
         self.be_reno_friendly(window);
-        self.step = self.step.max(LEAST_STEP);
+        self.step = self.step.max(MIN_STEP);
     }
 
     fn start_epoch(&mut self, window: u32, now: u64, acked: u32) -> Epoch {
@@ -159,7 +159,7 @@ impl CongestionControl for Cubic {
         } else {
             window
         };
-        (window * BETA / BETA_UNIT).max(LEAST_SSTHRESH)
+        (window * BETA / BETA_UNIT).max(MIN_SSTHRESH)
     }
 
     fn cong_avoid(&mut self, sock: &mut Sock, acked: u32) {

@@ -10,7 +10,7 @@ const DELAYED_ACK_TICKS: u64 = 10;
 /// `TCP_FASTRETRANS_THRESH`: number of duplicate ACKs before compression starts.
 const DUPLICATES_AT_ONCE: u32 = 3;
 /// `tcp_comp_sack_nr`.
-const MOST_COMPRESSED: u32 = 44;
+const MAX_COMPRESSED_ACKS: u32 = 44;
 /// `tcp_comp_sack_delay_ns`.
 const COMPRESSION_NS: u64 = 1_000_000;
 /// The receiver's estimate of the segment size before the first segment.
@@ -166,7 +166,7 @@ impl Receiver {
         if !out_of_order_possible || self.out_of_order.is_empty() {
             return self.delay(now_ns);
         }
-        if self.compressed >= MOST_COMPRESSED {
+        if self.compressed >= MAX_COMPRESSED_ACKS {
             return Some(self.ack());
         }
         if self.compressed_next != self.next {

@@ -5,13 +5,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Returns the sequence number of the next byte to be written. Needs CAP_NET_ADMIN: it puts the socket into repair
-/// mode, which is meant for moving connections.
+/// mode, which exists for checkpoint and restore.
 pub fn next_to_write(socket: &impl AsFd) -> io::Result<u32> {
     const SEND_QUEUE: libc::c_int = 2;
     const OFF_WITHOUT_PROBE: libc::c_int = -1;
-    set(socket, libc::TCP_REPAIR, 1)?;
-    let sequence = set(socket, libc::TCP_REPAIR_QUEUE, SEND_QUEUE).and_then(|()| queue_sequence(socket));
-    set(socket, libc::TCP_REPAIR, OFF_WITHOUT_PROBE)?;
+    set_option(socket, libc::TCP_REPAIR, 1)?;
+    let sequence = set_option(socket, libc::TCP_REPAIR_QUEUE, SEND_QUEUE).and_then(|()| queue_sequence(socket));
+    set_option(socket, libc::TCP_REPAIR, OFF_WITHOUT_PROBE)?;
     sequence
 }
 
@@ -24,7 +24,7 @@ fn queue_sequence(socket: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(sequence) } else { Err(io::Error::last_os_error()) }
 }
 
-fn set(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+fn set_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let (fd, length) = (socket.as_fd().as_raw_fd(), size_of::<libc::c_int>() as libc::socklen_t);
     // SAFETY: the kernel reads `length` bytes of `value`, which lives through the call.
     let result = unsafe { libc::setsockopt(fd, libc::IPPROTO_TCP, option, std::ptr::from_ref(&value).cast(), length) };

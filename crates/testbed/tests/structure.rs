@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Largest allowed circle. Two files that need each other, and the folder's own file between them, are easy to read
+/// Largest allowed cycle. Two files that need each other, and the folder's own file between them, are easy to read
 /// together; more files are not.
-const LARGEST_CIRCLE: usize = 3;
+const MAX_CYCLE: usize = 3;
 
 /// Path of a module below its crate: `["lab", "vm"]`.
 type Module = Vec<String>;
@@ -134,7 +134,7 @@ fn reachable<'a>(start: &'a Module, imports: &'a BTreeMap<Module, BTreeSet<Modul
 }
 
 /// Returns groups of a crate's files in which each file reaches all others.
-fn circles(root: &Path) -> BTreeSet<Vec<String>> {
+fn cycles(root: &Path) -> BTreeSet<Vec<String>> {
     let files = modules(root);
     let mut imports = BTreeMap::new();
     for (module, file) in &files {
@@ -146,10 +146,10 @@ fn circles(root: &Path) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<_, _> = files.keys().map(|module| (module, reachable(module, &imports))).collect();
     let mut found = BTreeSet::new();
     for module in files.keys() {
-        let circle = files.keys().filter(|m| reached[module].contains(m) && reached[m].contains(module));
-        let circle: Vec<String> = circle.map(|m| m.join("::")).collect();
-        if circle.len() > 1 {
-            found.insert(circle);
+        let cycle = files.keys().filter(|m| reached[module].contains(m) && reached[m].contains(module));
+        let cycle: Vec<String> = cycle.map(|m| m.join("::")).collect();
+        if cycle.len() > 1 {
+            found.insert(cycle);
         }
     }
     found
@@ -159,25 +159,25 @@ fn circles(root: &Path) -> BTreeSet<Vec<String>> {
 fn no_large_group_of_files_imports_each_other() {
     let crates = crates();
     assert!(crates.len() > 20, "{crates:?}");
-    let large: Vec<_> = crates.iter().flat_map(|root| circles(root).into_iter().map(move |c| (root, c))).collect();
-    let large: Vec<_> = large.iter().filter(|(_, circle)| circle.len() > LARGEST_CIRCLE).collect();
+    let large: Vec<_> = crates.iter().flat_map(|root| cycles(root).into_iter().map(move |c| (root, c))).collect();
+    let large: Vec<_> = large.iter().filter(|(_, cycle)| cycle.len() > MAX_CYCLE).collect();
     assert!(large.is_empty(), "{large:#?}");
 }
 
-/// Writes files below a folder, and finds the circles of each crate there.
-fn circles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+/// Writes files below a folder, and finds the cycles of each crate there.
+fn cycles_of(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let scratch = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let path = scratch.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    roots(scratch.path()).iter().flat_map(|root| circles(root)).collect()
+    roots(scratch.path()).iter().flat_map(|root| cycles(root)).collect()
 }
 
 #[test]
-fn a_circle_is_found() {
-    let found = circles_of(&[
+fn a_cycle_is_found() {
+    let found = cycles_of(&[
         ("lib.rs", "mod a; mod b; mod c;"),
         ("a.rs", "use crate::{b::B, c}; pub struct A(B);"),
         ("b.rs", "pub struct B; fn f() { super::c::g(); }"),
@@ -188,7 +188,7 @@ fn a_circle_is_found() {
 
 #[test]
 fn each_binary_is_a_crate_of_its_own() {
-    let found = circles_of(&[
+    let found = cycles_of(&[
         ("lib.rs", "pub mod a;"),
         ("a.rs", "pub struct A;"),
         ("main.rs", "mod c; mod d; use c::C; pub struct M;"),

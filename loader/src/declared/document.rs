@@ -76,12 +76,12 @@ impl<'a> Text<'a> {
     pub(super) fn parse(&self) -> Result<Document> {
         let invalid = |e: toml::de::Error| {
             let message = e.message().replace("unknown field", "unknown key");
-            self.wrong(&e.span().unwrap_or_default(), message.trim_end())
+            self.error_at(&e.span().unwrap_or_default(), message.trim_end())
         };
         let table = DeTable::parse(&self.text).map_err(invalid)?;
         for (key, _) in table.get_ref() {
             if let Some((name, why)) = REFUSED.iter().find(|(name, _)| key.get_ref() == name) {
-                return Err(self.wrong(&key.span(), &format!("unknown key `{name}`: {why}")));
+                return Err(self.error_at(&key.span(), &format!("unknown key `{name}`: {why}")));
             }
         }
         toml::from_str(&self.text).map_err(invalid)
@@ -93,7 +93,7 @@ impl<'a> Text<'a> {
         format!("{}:{}", self.file.display(), 1 + before.matches('\n').count())
     }
 
-    fn wrong(&self, span: &Range<usize>, what: &str) -> Error {
+    fn error_at(&self, span: &Range<usize>, what: &str) -> Error {
         Error::failed(format!("{}: {what}", self.place(span)))
     }
 }

@@ -1,6 +1,6 @@
 //! Plans the steps from what runs to what is declared.
 
-use super::wanted::{Algorithm, Declared, NamespaceDefault, Receiver, wrong};
+use super::wanted::{Algorithm, Declared, NamespaceDefault, Receiver, in_file};
 use crate::object::Source;
 use crate::policy::{self, Policy};
 use crate::registry::{Algo, runs};
@@ -122,7 +122,7 @@ fn algorithm_step(wanted: &Algorithm, available: &[String]) -> Result<Option<Ste
     let Some(serving) = serving else {
         if available.contains(name) && !for_runs {
             let message = format!("`{name}` is registered, but not by hotcc; declare another name: name = \"…\"");
-            return Err(wrong(&wanted.place, Error::failed(message)));
+            return Err(in_file(&wanted.place, Error::failed(message)));
         }
         let changes = loaded(("object", origin), &request.profile, &request.set);
         return make(Action::Load, changes, Work::Load(request.clone(), source.clone()));
@@ -160,7 +160,7 @@ fn default_step(wanted: NamespaceDefault, usable: &[String]) -> Result<Option<St
         if hotcc_bpf::algo(&new).is_some() {
             error = error.and(&format!("to load the built-in algorithm, declare it: [[algorithm]] object = \"{new}\""));
         }
-        return Err(wrong(&place, error));
+        return Err(in_file(&place, error));
     }
     let old = sysctl::default_in(&netns)?;
     if old == new {
@@ -183,7 +183,7 @@ fn policy_step(wanted: Policy, places: &[String], usable: &[String]) -> Result<O
             } else if sysctl::has_module(&name) {
                 error = error.and(&format!("the kernel loads no module for a rule; first run: modprobe tcp_{name}"));
             }
-            return Err(wrong(place, error));
+            return Err(in_file(place, error));
         }
     }
     let running = policy::running()?;

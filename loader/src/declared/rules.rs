@@ -2,7 +2,7 @@
 //! which is added to the algorithms.
 
 use super::document::Text;
-use super::wanted::{Algorithm, assignments, wrong};
+use super::wanted::{Algorithm, assignments, in_file};
 use crate::object::check_cc_name;
 use crate::ops;
 use crate::policy::{Policy, Rule, RuleTable, overlaps};
@@ -30,13 +30,13 @@ pub(super) fn rules(text: &Text<'_>, tables: &[RuleTable], algorithms: &mut Vec<
     for table in tables {
         let place = text.place(&table.congestion_control.span());
         let name = table.congestion_control.get_ref();
-        check_cc_name(name).map_err(|e| wrong(&place, e))?;
+        check_cc_name(name).map_err(|e| in_file(&place, e))?;
         let own = own_name(table);
         if own != *name && !algorithms.iter().any(|algorithm| algorithm.name == own) {
             let of_its_own = own_registration(text, table, &own, algorithms)?;
             algorithms.push(of_its_own);
         }
-        let rule = table.compile(&directory, &own).map_err(|e| wrong(&text.place(&e.span), e.error))?;
+        let rule = table.compile(&directory, &own).map_err(|e| in_file(&text.place(&e.span), e.error))?;
         warnings.extend(rule.warnings.iter().map(|warning| format!("{place}: {warning}")));
         rules.push((place.clone(), rule));
         places.push(place);
@@ -68,9 +68,9 @@ fn own_registration(text: &Text<'_>, table: &RuleTable, own: &str, algorithms: &
     let place = text.place(&table.congestion_control.span());
     let base = algorithms.iter().find(|algorithm| algorithm.name == *name).ok_or_else(|| {
         let message = format!("a rule with tunables needs its algorithm declared: [[algorithm]] name = \"{name}\"");
-        wrong(&place, Error::failed(message))
+        in_file(&place, Error::failed(message))
     })?;
-    let known = base.source.open().map_err(|e| wrong(&place, e))?.description.tunables;
+    let known = base.source.open().map_err(|e| in_file(&place, e))?.description.tunables;
     let (mut values, mut set) = (base.values.clone(), base.request.set.clone());
     for (assignment, setting) in assignments(text, &known, &table.tunables)? {
         values.retain(|other| other.tunable.name != setting.tunable.name);

@@ -87,11 +87,11 @@ fn algorithm(text: &Text<'_>, table: &AlgorithmTable) -> Result<Algorithm> {
         object = directory.join(object).display().to_string();
     }
     let place = text.place(&table.object.span());
-    let source = Source::find(&object).map_err(|e| wrong(&place, e))?;
-    let opened = source.open().map_err(|e| wrong(&place, e))?;
+    let source = Source::find(&object).map_err(|e| in_file(&place, e))?;
+    let opened = source.open().map_err(|e| in_file(&place, e))?;
     let name = table.name.as_ref().map_or(&opened.cc_name, Spanned::get_ref).clone();
     let named_at = table.name.as_ref().map_or_else(|| table.object.span(), Spanned::span);
-    check_cc_name(&name).map_err(|e| wrong(&text.place(&named_at), e))?;
+    check_cc_name(&name).map_err(|e| in_file(&text.place(&named_at), e))?;
     let Choice { profile, set, values } =
         choice(text, &opened.description.tunables, table.profile.as_ref(), &table.tunables)?;
     let request = ops::Request { object, cc_name: Some(name.clone()), profile, set };
@@ -101,9 +101,9 @@ fn algorithm(text: &Text<'_>, table: &AlgorithmTable) -> Result<Algorithm> {
 fn default(text: &Text<'_>, table: &DefaultTable) -> Result<NamespaceDefault> {
     let congestion_control = table.congestion_control.get_ref().clone();
     let place = text.place(&table.congestion_control.span());
-    check_cc_name(&congestion_control).map_err(|e| wrong(&place, e))?;
+    check_cc_name(&congestion_control).map_err(|e| in_file(&place, e))?;
     let netns = match &table.netns {
-        Some(name) => netns::named(name.get_ref()).map_err(|e| wrong(&text.place(&name.span()), e))?,
+        Some(name) => netns::named(name.get_ref()).map_err(|e| in_file(&text.place(&name.span()), e))?,
         None => netns::named(OWN_NETNS)?,
     };
     Ok(NamespaceDefault { place, netns, congestion_control })
@@ -120,7 +120,7 @@ fn receiver(text: &Text<'_>, table: &ReceiverTable) -> Result<Receiver> {
     let Choice { profile, set, values } =
         choice(text, &rx::tunables(method)?, table.profile.as_ref(), &table.tunables)?;
     let request = rx::Request { method, cgroup, profile, set };
-    Ok(Receiver { cgroup: found.map_err(|e| wrong(&place, e))?, request, values })
+    Ok(Receiver { cgroup: found.map_err(|e| in_file(&place, e))?, request, values })
 }
 
 /// The declared values of tunables.
@@ -136,7 +136,7 @@ fn choice(
     profile: Option<&Spanned<String>>,
     tunables: &Tunables,
 ) -> Result<Choice> {
-    let at = |span: Range<usize>| move |e| wrong(&text.place(&span), e);
+    let at = |span: Range<usize>| move |e| in_file(&text.place(&span), e);
     let name = profile.map_or("default", |profile| profile.get_ref()).to_owned();
     let mut chosen = values::profile(known, &name).map_err(at(profile.map(Spanned::span).unwrap_or_default()))?;
     let mut set = Vec::new();
@@ -150,7 +150,7 @@ fn choice(
 
 /// Returns tunables both as the `NAME=VALUE` text that `hotcc set` takes, and parsed.
 pub(super) fn assignments(text: &Text<'_>, known: &[Tunable], tunables: &Tunables) -> Result<Vec<(String, Setting)>> {
-    let at = |span: Range<usize>| move |e| wrong(&text.place(&span), e);
+    let at = |span: Range<usize>| move |e| in_file(&text.place(&span), e);
     let assignment = |(tunable, value): (&Spanned<String>, &Spanned<Value>)| {
         let value = match value.get_ref() {
             Value::Integer(number) => number.to_string(),
@@ -184,7 +184,7 @@ fn once<K: Copy + Eq + Hash, P: AsRef<str>>(
 }
 
 /// Prefixes an error with its place in the file; a usage error becomes an ordinary failure.
-pub(super) fn wrong(place: &str, error: Error) -> Error {
+pub(super) fn in_file(place: &str, error: Error) -> Error {
     let kind = if error.kind() == Kind::Usage { Kind::Failed } else { error.kind() };
     error.during(place).as_kind(kind)
 }

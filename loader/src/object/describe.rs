@@ -98,7 +98,7 @@ fn tunable(tags: &Tags, id: TypeId, var: &Var<'_>, section: Section, offset: usi
     let text = |key: &str| tag.get(key).cloned().unwrap_or_default();
     Some(Tunable {
         name,
-        was: tags.of(id, "was").and_then(|tag| tag.get("name").cloned()),
+        former_name: tags.of(id, "was").and_then(|tag| tag.get("name").cloned()),
         unit: text("unit"),
         min: number("min").unwrap_or(lowest),
         max: number("max").unwrap_or(highest),

@@ -109,9 +109,9 @@ impl Opened {
             }
         }
         self.clear_missing_operations()?;
-        self.need_operations()?;
+        self.check_operations()?;
         self.skip_unreferenced_programs()?;
-        self.need_descriptors()?;
+        self.check_descriptors()?;
         if self.foreign {
             let (result, log) = rehearse(&self.origin, || prepare(&mut self.object))?;
             load_error::explained(result, &self.cc_name, &self.origin, &log)?;
@@ -126,7 +126,7 @@ impl Opened {
 
     /// Checks for the operations without which the kernel rejects a congestion control; the kernel does not report the
     /// reason.
-    fn need_operations(&mut self) -> Result<()> {
+    fn check_operations(&mut self) -> Result<()> {
         let operations = self.table.operations.clone();
         let value = self.ops_value()?;
         let has = |wanted: &str| {
@@ -151,7 +151,7 @@ impl Opened {
 
     /// Checks that enough file descriptors are left. If they run out during loading, libbpf concludes that the kernel
     /// lacks features, and fails without naming the cause.
-    fn need_descriptors(&self) -> Result<()> {
+    fn check_descriptors(&self) -> Result<()> {
         const OTHER_DESCRIPTORS: usize = 24;
         let wanted = self.object.maps().count() + self.object.progs().count() + OTHER_DESCRIPTORS;
         let opened: io::Result<Vec<fs::File>> = (0..wanted).map(|_| fs::File::open("/dev/null")).collect();

@@ -19,7 +19,7 @@ use std::path::Path;
 const EM_BPF: u16 = 247;
 
 /// Maximum size of an object file. Algorithms have some tens of kilobytes; with a whole vmlinux.h, less than 1 MiB.
-const LONGEST_MIB: u64 = 16;
+const MAX_MIB: u64 = 16;
 
 /// The bytes of an object file, and their origin.
 #[derive(Clone, Debug)]
@@ -171,9 +171,9 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         return Err(Error::failed(format!("{}: it is not a regular file", tried())));
     }
     let mut bytes = Vec::new();
-    file.take((LONGEST_MIB << 20) + 1).read_to_end(&mut bytes).tried(tried)?;
-    if bytes.len() as u64 > LONGEST_MIB << 20 {
-        return Err(Error::failed(format!("{}: it is larger than {LONGEST_MIB} MiB", tried())));
+    file.take((MAX_MIB << 20) + 1).read_to_end(&mut bytes).tried(tried)?;
+    if bytes.len() as u64 > MAX_MIB << 20 {
+        return Err(Error::failed(format!("{}: it is larger than {MAX_MIB} MiB", tried())));
     }
     Ok(bytes)
 }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_ipv6_leave_ipv4_what_it_had() {
+    fn ipv6_changes_do_not_affect_ipv4() {
         let change = |had: &[(&str, u32)], chosen: &[&str]| planned(&known(had), &keys(chosen), 9).written;
         assert_eq!(change(&[], &["2001:db8::/32"]), known(&[("2001:db8::/32", 9)]));
         assert_eq!(change(&[], &["::/0"]), known(&[("::/0", 9), ("0.0.0.0/0", 0)]));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_map_holds_is_everything() {
+    fn too_many_changes_invalidate_every_path() {
         let key = |n: u32| PathKey::prefix(std::net::Ipv4Addr::from(n << 8).into(), 24).unwrap();
         let full: BTreeMap<PathKey, u32> = (0..ENTRIES).map(|n| (key(n), 1)).collect();
         let last = planned(&full, &[key(7)].into(), 2);

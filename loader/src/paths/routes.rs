@@ -25,7 +25,7 @@ pub enum Hop {
     /// itself are then not detected).
     Object(u32),
     /// Nowhere: a route of this kind, e.g. `blackhole`.
-    Refused(&'static str),
+    NoRoute(&'static str),
 }
 
 /// Conditions on packets that a route has besides its destination.
@@ -177,7 +177,7 @@ fn route(message: &RouteMessage) -> Option<Route> {
 /// Returns the next hops of a route, without those over links that are down. Returns none for routes of other kinds,
 /// such as to this host itself or to multicast groups.
 fn hops(message: &RouteMessage) -> BTreeSet<Hop> {
-    let refused = match message.header.kind {
+    let no_route = match message.header.kind {
         RouteType::Unicast => None,
         RouteType::BlackHole => Some("blackhole"),
         RouteType::Unreachable => Some("unreachable"),
@@ -185,8 +185,8 @@ fn hops(message: &RouteMessage) -> BTreeSet<Hop> {
         RouteType::Throw => Some("throw"),
         _ => return BTreeSet::new(),
     };
-    if let Some(kind) = refused {
-        return [Hop::Refused(kind)].into();
+    if let Some(kind) = no_route {
+        return [Hop::NoRoute(kind)].into();
     }
     let several = message.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::MultiPath(hops) => Some(hops),
@@ -232,7 +232,7 @@ impl fmt::Display for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Object(id) => write!(f, "nhid {id}"),
-            Self::Refused(kind) => f.write_str(kind),
+            Self::NoRoute(kind) => f.write_str(kind),
             Self::Through { gateway, interface } => {
                 let name = |index: u32| match nix::net::if_::if_indextoname(index) {
                     Ok(name) => name.to_string_lossy().into_owned(),
@@ -291,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_its_hops_and_not_how_they_are_told() {
+    fn ways_with_the_same_hops_are_equal() {
         let net = "10.0.0.0/8";
         assert_eq!(changes([route(net, 0, &[1])], [route(net, 0, &[2])], &[]), [net]);
         assert_eq!(changes([route(net, 0, &[1])], [route(net, 0, &[1, 2])], &[]), [net]);
         assert!(changes([route(net, 0, &[1, 2])], [route(net, 0, &[2]), route(net, 0, &[1])], &[]).is_empty());
         assert!(changes([route(net, 0, &[1])], [route(net, 100, &[1])], &[]).is_empty());
-        let blackhole = Route { hops: [Hop::Refused("blackhole")].into(), ..route(net, 0, &[]) };
+        let blackhole = Route { hops: [Hop::NoRoute("blackhole")].into(), ..route(net, 0, &[]) };
         assert_eq!(changes([route(net, 0, &[1])], [blackhole], &[]), [net]);
     }
 
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_comes_or_goes_changes_what_it_leads_elsewhere() {
+    fn adding_or_removing_a_route_changes_the_destinations_below_it() {
         let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
         assert!(changes([all(1)], [all(1), net(1)], &[]).is_empty(), "the same way as before");
         assert!(changes([all(1), net(1)], [all(1)], &[]).is_empty());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_within_a_route_changes_with_it() {
+    fn known_prefixes_change_with_the_route_that_contains_them() {
         let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
         let known = ["10.1.0.0/16", "192.0.2.1/32", "2001:db8::/32"];
         assert_eq!(changes([all(1), net(3)], [all(2), net(3)], &known), ["0.0.0.0/0", "192.0.2.1/32"]);

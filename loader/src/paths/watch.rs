@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 /// Time to wait after a notice, because changes come in bursts.
 const SETTLE: Duration = Duration::from_millis(5);
-/// Reading the routes takes at most 1/`REST` of a processor's time, however often they change.
-const REST: u32 = 5;
+/// Each pause lasts at least this many times as long as the reading before it: readings take at most a fifth of one
+/// processor's time, however often routes change.
+const PAUSE_FACTOR: u32 = 4;
 
 /// An event of a watch.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,10 +39,10 @@ fn watch_here(tell: &impl Fn(News) -> Result<()>) -> Result<()> {
     let notices = Notices::open()?; // before the first reading, so that no change in between is missed
     let mut routes = Routes::read()?;
     tell(News::Began(routes.count()))?;
-    let mut rest = SETTLE;
+    let mut pause = SETTLE;
     loop {
         notices.wait()?;
-        std::thread::sleep(rest);
+        std::thread::sleep(pause);
         notices.drain()?;
         let began = Instant::now();
         let now = Routes::read()?;
@@ -51,7 +52,7 @@ fn watch_here(tell: &impl Fn(News) -> Result<()>) -> Result<()> {
             }
             routes = now;
         }
-        rest = SETTLE.max(began.elapsed() * (REST - 1));
+        pause = SETTLE.max(began.elapsed() * PAUSE_FACTOR);
     }
 }
 

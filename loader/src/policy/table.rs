@@ -56,18 +56,18 @@ pub(crate) struct Rule {
 
 /// An error in a rule, and its place in the file's text.
 #[derive(Debug)]
-pub(crate) struct Wrong {
+pub(crate) struct RuleError {
     pub(crate) span: Range<usize>,
     pub(crate) error: Error,
 }
 
-fn at<T: Clone, R>(value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R>) -> std::result::Result<R, Wrong> {
-    read(value.get_ref()).map_err(|error| Wrong { span: value.span(), error })
+fn at<T: Clone, R>(value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R>) -> std::result::Result<R, RuleError> {
+    read(value.get_ref()).map_err(|error| RuleError { span: value.span(), error })
 }
 
 impl RuleTable {
     /// Validates the rule. Its sockets get the congestion control `cc_name`; paths are relative to `directory`.
-    pub(crate) fn compile(&self, directory: &Path, cc_name: &str) -> std::result::Result<Rule, Wrong> {
+    pub(crate) fn compile(&self, directory: &Path, cc_name: &str) -> std::result::Result<Rule, RuleError> {
         let mut entry = RuleEntry { cc_name: padded(cc_name), overrides: self.overrides.into(), ..Zeroable::zeroed() };
         let mut warnings = Vec::new();
         let table = self.with_absolute_paths(directory);
@@ -126,7 +126,7 @@ impl RuleTable {
         }
         entry.seed = seed(&entry);
         let text = table.text(remote.as_ref(), local.as_ref());
-        let text = text.map_err(|error| Wrong { span: self.congestion_control.span(), error })?;
+        let text = text.map_err(|error| RuleError { span: self.congestion_control.span(), error })?;
         entry.id = id(&text, &entry.cc_name);
         Ok(Rule { entry, text, remote, local, warnings })
     }
@@ -181,7 +181,7 @@ pub(super) fn seed(entry: &RuleEntry) -> u32 {
 fn prefixes(
     listed: Option<&Spanned<Value>>,
     file: Option<&Spanned<PathBuf>>,
-) -> std::result::Result<Option<Set>, Wrong> {
+) -> std::result::Result<Option<Set>, RuleError> {
     match (listed, file) {
         (None, None) => Ok(None),
         (None, Some(file)) => at(file, |file| Set::read(file)).map(Some),

@@ -40,7 +40,7 @@ pub struct Tunable {
     pub name: String,
     /// Former name, if it was renamed.
     #[serde(skip)]
-    pub was: Option<String>,
+    pub former_name: Option<String>,
     /// Unit; empty for a plain number.
     pub unit: String,
     /// Least value.
@@ -66,9 +66,9 @@ pub struct Tunable {
 }
 
 impl Tunable {
-    /// Returns whether this is the same tunable as `before`, of an earlier object, possibly under a new name.
-    pub(crate) fn continues(&self, before: &Self) -> bool {
-        self.name == before.name || self.was.as_ref() == Some(&before.name)
+    /// Returns whether this tunable is `before` of an earlier object, under the same or a new name.
+    pub(crate) fn is_successor_of(&self, before: &Self) -> bool {
+        self.name == before.name || self.former_name.as_ref() == Some(&before.name)
     }
 
     pub(crate) fn contradiction(&self) -> Option<String> {

@@ -17,7 +17,7 @@ pub struct Value {
     pub name: String,
     /// Former name, if it was renamed.
     #[serde(skip)]
-    pub was: Option<String>,
+    pub former_name: Option<String>,
     /// Value; choices by name.
     pub value: String,
     /// Unit.
@@ -34,7 +34,7 @@ impl From<Setting> for Value {
             value: values::format_value(&tunable, value),
             settable: tunable.section == Section::Data,
             name: tunable.name,
-            was: tunable.was,
+            former_name: tunable.former_name,
             unit: tunable.unit,
             help: tunable.help,
         }
@@ -65,7 +65,7 @@ pub struct Changed {
 pub(crate) fn changed(old: &[Setting], new: &[Setting]) -> Vec<Changed> {
     let text = |setting: &Setting| values::format_value(&setting.tunable, setting.value);
     let changes = new.iter().filter_map(|new| {
-        let old = old.iter().find(|old| new.tunable.continues(&old.tunable))?;
+        let old = old.iter().find(|old| new.tunable.is_successor_of(&old.tunable))?;
         let changed = Changed { name: new.tunable.name.clone(), old: text(old), new: text(new) };
         (changed.old != changed.new).then_some(changed)
     });

@@ -23,7 +23,8 @@ pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
         .ok_or_else(|| Error::usage(format!("invalid assignment `{text}`: expected TUNABLE=VALUE")))?;
     let (name, value) = (name.trim(), value.trim());
     let tunable = tunables.iter().find(|t| t.name == name);
-    let tunable = tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| (&*t.name, t.was.as_deref()))))?;
+    let tunable =
+        tunable.ok_or_else(|| unknown(name, tunables.iter().map(|t| (&*t.name, t.former_name.as_deref()))))?;
     let value = parse_value(tunable, value)?;
     Ok(Setting { tunable: tunable.clone(), value })
 }
@@ -33,7 +34,7 @@ pub fn parse(tunables: &[Tunable], text: &str) -> Result<Setting> {
 #[must_use]
 pub fn carried_over(old: &[Setting], tunables: &[Tunable]) -> Vec<Setting> {
     let carried = tunables.iter().filter_map(|tunable| {
-        let same = |o: &&Setting| tunable.continues(&o.tunable) && o.tunable.unit == tunable.unit;
+        let same = |o: &&Setting| tunable.is_successor_of(&o.tunable) && o.tunable.unit == tunable.unit;
         let Setting { tunable: before, value } = old.iter().find(same)?;
         let value = match (before.choices.is_empty(), tunable.choices.is_empty()) {
             (true, true) => *value,
@@ -60,7 +61,7 @@ pub(crate) fn settings(tunables: &[Tunable], name: &str, kept: &[Setting], set: 
 /// known name and the list of all. `known` are names, each with its former one.
 pub fn unknown<'a>(name: &str, known: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Error {
     let known: Vec<_> = known.collect();
-    if let Some((now, _)) = known.iter().find(|(_, was)| *was == Some(name)) {
+    if let Some((now, _)) = known.iter().find(|(_, former_name)| *former_name == Some(name)) {
         return Error::usage(format!("tunable `{name}` is now `{now}`"));
     }
     let known: Vec<&str> = known.into_iter().map(|(now, _)| now).collect();
@@ -106,7 +107,7 @@ mod tests {
     fn tunable(name: &str, unit: &str, min: i128, max: i128, choices: &[&str]) -> Tunable {
         Tunable {
             name: name.to_owned(),
-            was: None,
+            former_name: None,
             unit: unit.to_owned(),
             min,
             max,
@@ -121,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_name_or_value_names_the_nearest_right_one() {
-        let queue = Tunable { was: Some("q".to_owned()), ..tunable("queue", "", 0, 1, &["bandwidth", "rtt"]) };
+    fn an_unknown_name_or_value_suggests_the_nearest() {
+        let queue = Tunable { former_name: Some("q".to_owned()), ..tunable("queue", "", 0, 1, &["bandwidth", "rtt"]) };
         let tunables = [tunable("alpha_permille", "", 0, 1000, &[]), queue];
         for (text, message) in [
             ("alpha=3", "no tunable `alpha`; did you mean `alpha_permille`? Available: alpha_permille, queue"),
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_have_is_carried_over() {
+    fn values_that_both_objects_have_are_carried_over() {
         let old = [
             (tunable("same", "us", 0, 100, &[]), 70),
             (tunable("narrower", "", 0, 100, &[]), 70),
@@ -162,7 +163,7 @@ mod tests {
             tunable("choice", "", 0, 2, &["z", "a", "b"]),
             tunable("other_choice", "", 0, 1, &["a", "c"]),
             tunable("kind", "", 0, 100, &[]),
-            Tunable { was: Some("k".to_owned()), ..tunable("renamed", "", 0, 100, &[]) },
+            Tunable { former_name: Some("k".to_owned()), ..tunable("renamed", "", 0, 100, &[]) },
         ];
         let carried: Vec<_> = carried_over(&old, &new).into_iter().map(|s| (s.tunable.name, s.value)).collect();
         assert_eq!(

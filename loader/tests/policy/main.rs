@@ -58,8 +58,8 @@ fn set_cc(socket: &impl std::os::fd::AsFd, cc: &str) {
 const ANY: &str = "congestion_control = 'po_dtcp'";
 
 #[test]
-fn what_chose_for_itself_is_left_alone() {
-    let Some(ruled) = Ruled::new("what_chose_for_itself_is_left_alone") else { return };
+fn sockets_that_chose_a_congestion_control_are_left_alone() {
+    let Some(ruled) = Ruled::new("sockets_that_chose_a_congestion_control_are_left_alone") else { return };
     let own = ruled.listen("10.1.0.1:0");
     let default = cc_of(&own);
     set_cc(&own, "reno");

@@ -153,8 +153,8 @@ fn without_a_cgroup_all_connections_are_enrolled() {
 }
 
 #[test]
-fn an_applications_wish_for_the_whole_syn_stays() {
-    let Some(_test) = kernel_test("an_applications_wish_for_the_whole_syn_stays", &[]) else { return };
+fn an_applications_tcp_save_syn_option_is_kept() {
+    let Some(_test) = kernel_test("an_applications_tcp_save_syn_option_is_kept", &[]) else { return };
     let cgroup = Cgroup::new("hotcc-test-rx");
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
     for (wish, stays) in [(0, 1), (1, 1), (2, 2)] {

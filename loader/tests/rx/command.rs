@@ -10,8 +10,8 @@ fn pins_of(method: &str) -> usize {
 }
 
 #[test]
-fn what_is_loaded_is_told_and_taken_away_again() {
-    let Some(_test) = kernel_test("what_is_loaded_is_told_and_taken_away_again", &[]) else { return };
+fn a_loaded_receiver_is_shown_and_unloaded() {
+    let Some(_test) = kernel_test("a_loaded_receiver_is_shown_and_unloaded", &[]) else { return };
     let cgroup = Cgroup::new("hotcc-test-rx");
     for (method, tunable) in [("arwa", "hint_copies=2"), ("drwa", "lambda_permille=2000")] {
         let _loaded = Loaded::new(method, &["--cgroup", cgroup.path(), "--profile", "paper", "--set", tunable]);

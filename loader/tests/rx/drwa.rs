@@ -57,8 +57,8 @@ fn windows_that_are_not_scaled_are_granted_as_well() {
 }
 
 #[test]
-fn what_is_granted_stays_between_the_floor_and_the_buffer() {
-    let Some(_test) = kernel_test("what_is_granted_stays_between_the_floor_and_the_buffer", &[]) else { return };
+fn granted_windows_stay_between_the_floor_and_the_buffer() {
+    let Some(_test) = kernel_test("granted_windows_stay_between_the_floor_and_the_buffer", &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     // a clamp of 100 times what the sender uses, which grows to the buffer; and of 1 time, which shrinks to the floor
     for (lambda, is_low) in [("lambda_permille=100000", false), ("lambda_permille=1000", true)] {
@@ -150,8 +150,8 @@ fn a_clamp_is_lifted_when_the_receiver_goes() {
 }
 
 #[test]
-fn what_a_killed_unload_left_is_done_by_the_next_command() {
-    let Some(_test) = kernel_test("what_a_killed_unload_left_is_done_by_the_next_command", &[]) else { return };
+fn the_next_command_completes_a_killed_unload() {
+    let Some(_test) = kernel_test("the_next_command_completes_a_killed_unload", &[]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let arguments = [&["--cgroup", cgroup.path()][..], &SMALL].concat();
     let killed = || {

@@ -19,8 +19,8 @@ const PERIOD_US: u128 = 30_000;
 const PERIOD_PACKETS: u64 = 16;
 const ATTEMPTS: u32 = 4;
 /// Limits for the number of pairs of measurements: a single one may be off by half, e.g. if a flow has a timeout.
-const FEWEST_TURNS: usize = 5;
-const MOST_TURNS: usize = 15;
+const MIN_TURNS: usize = 5;
+const MAX_TURNS: usize = 15;
 
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -196,12 +196,12 @@ fn a_receiver_that_asks_for_more_gets_none_of_what_others_have() {
     let [default, paper] = loop {
         default.push(advantage(&path, &cgroup, &liar, &["--profile", "default"]));
         paper.push(advantage(&path, &cgroup, &liar, &["--profile", "paper"]));
-        if default.len() < FEWEST_TURNS {
+        if default.len() < MIN_TURNS {
             continue;
         }
         let means = [&default, &paper].map(|ratios| mean_ratio(ratios).expect("some bytes for each flow"));
         let is_clear = means[0].high < 1.3 && means[0].high < means[1].low;
-        if is_clear || default.len() == MOST_TURNS {
+        if is_clear || default.len() == MAX_TURNS {
             break means;
         }
     };

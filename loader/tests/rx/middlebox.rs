@@ -1,5 +1,5 @@
-//! Tests routers that remove or change the option, or drop segments that have it, and segments that have no room for
-//! it.
+//! Hints across a router that removes or changes their TCP option, or drops segments with it; and in segments without
+//! room for it.
 
 use crate::common::{kernel_test, ok};
 use crate::path::*;
@@ -20,10 +20,10 @@ const DROP: u32 = 2;
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 struct Job {
     segments: u32,
-    does: u32,
+    action: u32,
     word: u32,
     value: u32,
-    lose_each: u32,
+    loss_period: u32,
     with_data: u32,
     seen: u32,
 }
@@ -36,7 +36,7 @@ impl Job {
 
     /// Replaces two bytes of the option in hints.
     fn overwrite(word: u32, bytes: [u8; 2]) -> Self {
-        Self { segments: OTHERS, does: OVERWRITE, word, value: u16::from_ne_bytes(bytes).into(), ..Self::default() }
+        Self { segments: OTHERS, action: OVERWRITE, word, value: u16::from_ne_bytes(bytes).into(), ..Self::default() }
     }
 }
 
@@ -80,30 +80,30 @@ impl Drop for Middlebox<'_> {
 
 /// Runs a transfer across a middlebox; both ends support hints. Returns how many ends agreed on hints, and how many
 /// hints were sent and received.
-fn across(what: &str, path: &Path, cgroup: &Cgroup, job: &Job) -> [u64; 3] {
+fn transfer_across(what: &str, path: &Path, cgroup: &Cgroup, job: &Job) -> [u64; 3] {
     let middlebox = Middlebox::new(path, job);
     let before = Before::now();
     let transfer = Transfer::start(Flow::open(path, cgroup, Enrolled::Both, RECEIVER_V4, "arwa_rx"), "arwa_rx");
     wait(what, || transfer.received() > 3 * MEGABYTE);
     let counts = before.added_all(["flows_agreed", "hints_sent", "hints_received"]);
-    println!("{what}: {counts:?} agreed, sent, taken; {} segments changed", middlebox.seen());
+    println!("{what}: {counts:?} agreed, sent, received; {} segments changed", middlebox.seen());
     assert!(middlebox.seen() > 0, "{what}");
     counts
 }
 
 #[test]
-fn what_takes_the_option_away_or_changes_it_costs_hints_alone() {
-    let name = "what_takes_the_option_away_or_changes_it_costs_hints_alone";
+fn removing_or_changing_the_option_only_disables_hints() {
+    let name = "removing_or_changing_the_option_only_disables_hints";
     let Some(_test) = kernel_test(name, &["arwa_rx"]) else { return };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     ok(&["load", "arwa", "--as", "arwa_rx"]);
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
     for (what, segments) in [("off all", SYN | SYN_ACK | OTHERS), ("off the SYN", SYN)] {
-        assert_eq!(across(what, &path, &cgroup, &Job::strip(segments)), [0, 0, 0], "{what}");
+        assert_eq!(transfer_across(what, &path, &cgroup, &Job::strip(segments)), [0, 0, 0], "{what}");
     }
     let what = "off the SYN-ACK";
-    let [agreed, _, taken] = across(what, &path, &cgroup, &Job::strip(SYN_ACK));
-    assert_eq!((agreed, taken), (1, 0), "who got no answer knows no hints: {what}");
+    let [agreed, _, received] = transfer_across(what, &path, &cgroup, &Job::strip(SYN_ACK));
+    assert_eq!((agreed, received), (1, 0), "an end without an answer uses no hints: {what}");
     for (what, job) in [
         ("off ACKs", Job::strip(OTHERS)),
         ("another experiment's number", Job::overwrite(1, [0xa2, 0x7b])),
@@ -111,34 +111,34 @@ fn what_takes_the_option_away_or_changes_it_costs_hints_alone() {
         ("longer than the header", Job::overwrite(0, [254, 40])),
         ("shorter than an option can be", Job::overwrite(0, [254, 1])),
     ] {
-        let [agreed, sent, taken] = across(what, &path, &cgroup, &job);
+        let [agreed, sent, received] = transfer_across(what, &path, &cgroup, &job);
         assert!(sent > 0, "{what}");
-        assert_eq!((agreed, taken), (2, 0), "{what}");
+        assert_eq!((agreed, received), (2, 0), "{what}");
     }
 }
 
 #[test]
-fn a_syn_that_is_lost_for_the_option_is_sent_again_without() {
-    let Some(_test) = kernel_test("a_syn_that_is_lost_for_the_option_is_sent_again_without", &["arwa_rx"]) else {
+fn a_syn_dropped_for_its_option_is_retransmitted_without_it() {
+    let Some(_test) = kernel_test("a_syn_dropped_for_its_option_is_retransmitted_without_it", &["arwa_rx"]) else {
         return;
     };
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     ok(&["load", "arwa", "--as", "arwa_rx"]);
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
-    let job = Job { segments: SYN, does: DROP, ..Job::default() };
-    assert_eq!(across("SYNs with it are lost", &path, &cgroup, &job), [0, 0, 0]);
+    let job = Job { segments: SYN, action: DROP, ..Job::default() };
+    assert_eq!(transfer_across("SYNs with it are lost", &path, &cgroup, &job), [0, 0, 0]);
 }
 
 #[test]
-fn sack_goes_before_hints_where_there_is_no_room_for_both() {
-    let name = "sack_goes_before_hints_where_there_is_no_room_for_both";
+fn sack_takes_precedence_over_hints_if_there_is_no_room_for_both() {
+    let name = "sack_takes_precedence_over_hints_if_there_is_no_room_for_both";
     let Some(test) = kernel_test(name, &[]) else { return };
     if !tools_are_there(name) {
         return;
     }
     let (path, cgroup) = (Path::new(), Cgroup::new("hotcc-test-rx"));
     let _loaded = Loaded::new("arwa", &["--cgroup", cgroup.path()]);
-    let _middlebox = Middlebox::new(&path, &Job { lose_each: 200, ..Job::default() });
+    let _middlebox = Middlebox::new(&path, &Job { loss_period: 200, ..Job::default() });
     let before = Before::now();
     let segments = captured(&test, || {
         // not `arwa`: it would follow the hints, and its window would be too small for three holes
@@ -151,7 +151,7 @@ fn sack_goes_before_hints_where_there_is_no_room_for_both() {
     let (full, others): (Vec<_>, Vec<_>) = acks.into_iter().partition(|s| s.sack_blocks == 3);
     println!("{} ACKs without room, {} others", full.len(), others.len());
     assert!(!full.is_empty() && full.iter().all(|s| s.option.is_none()), "{full:?}");
-    assert!(others.iter().any(|s| s.option.is_some()), "where there is room they go on");
+    assert!(others.iter().any(|s| s.option.is_some()), "ACKs with room still carry hints");
 }
 
 #[test]

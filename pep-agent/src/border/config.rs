@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_goes_before_the_file() {
+    fn the_command_line_takes_precedence_over_the_file() {
         let file: BorderArgs = toml::from_str(
             "internet = ['eth0']\nserver = ['192.0.2.0/24', '2001:db8::/32']\nsegments = 4\nnat = true\nattach = 'clsact'\n\
              transport = 'inband'",
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_options_are_named() {
         let says = |args: BorderArgs| match args.resolve() {
             Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),
             other => panic!("{other:?}"),

@@ -2,7 +2,7 @@
 
 use crate::attach::{self, Attachment, Hook};
 use crate::border::config::Config;
-use crate::border::ring::{LOOK, REST, Ring};
+use crate::border::ring::{END_POLL, POLL, Ring};
 use crate::netlink::is_ethernet;
 use crate::object;
 use aya::maps::lpm_trie::Key;
@@ -82,7 +82,7 @@ impl Kernel {
         remove_unusable(config, pins)?;
         let mut ebpf = load(config, pins)?;
         // load all programs before their maps are taken out and closed
-        let names = hooks.iter().map(|(_, name)| *name).chain([LOOK, REST]);
+        let names = hooks.iter().map(|(_, name)| *name).chain([POLL, END_POLL]);
         names.into_iter().try_for_each(|name| program(&mut ebpf, name).map(|_| ()))?;
         let ring = object::take_map(&mut ebpf, REPORTS)?;
         let mut kernel = Self {
@@ -256,7 +256,7 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier
 
 /// Adds to an error what was tried, and what the kernel needs if it lacks a feature.
 fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T, E>) -> Result<T> {
-    let result = result.map_err(Refused).tried(|| "cannot load the border's programs".to_owned());
+    let result = result.map_err(AyaError).tried(|| "cannot load the border's programs".to_owned());
     result.map_err(|error| match error.io().and_then(std::io::Error::raw_os_error) {
         Some(EINVAL | EOPNOTSUPP | ENOSYS) => error.as_kind(Kind::KernelLacks).and(NEEDS),
         _ => error,
@@ -266,15 +266,15 @@ fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T,
 /// An error from aya. Its text includes its causes; if the text is long, it is shortened to its first and last lines.
 /// Its `source()` is the system's error.
 #[derive(Debug)]
-struct Refused<E>(E);
+struct AyaError<E>(E);
 
-impl<E: StdError + 'static> Display for Refused<E> {
+impl<E: StdError + 'static> Display for AyaError<E> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(&shortened(&chain(&self.0)))
     }
 }
 
-impl<E: StdError + 'static> StdError for Refused<E> {
+impl<E: StdError + 'static> StdError for AyaError<E> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         io_error(&self.0).map(|error| error as _)
     }

@@ -92,7 +92,7 @@ impl Collector for Metrics {
         let refused = s.probes_refused.load(Relaxed);
         counter(e, "hotcc_border_probes_refused", "Datagrams refused because they are not authentic probes", refused)?;
         let help = "Polls for reports by the agent, which polls while many arrive";
-        counter(e, "hotcc_border_looks", help, d.looks.load(Relaxed))?;
+        counter(e, "hotcc_border_looks", help, d.polls.load(Relaxed))?;
         let help = "Seconds from a segment until the first report that covers it was sent or dropped";
         let family = e.encode_descriptor("hotcc_border_report_delay_seconds", help, None, MetricType::Histogram)?;
         d.delay.encode(family)

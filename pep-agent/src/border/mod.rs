@@ -43,7 +43,7 @@ const UNANSWERED: Duration = Duration::from_secs(3);
 /// Warn after this many packets if none was data of a cooperating server.
 const UNTRACKED_PACKETS: u64 = 1000;
 /// How often the agent checks for problems.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT, then detaches and removes everything. `start` starts the transport after unneeded
 /// capabilities are dropped; `reload` is called at SIGHUP.
@@ -70,7 +70,7 @@ pub fn run(
     let Kernel { view, .. } = &kernel;
     let served = std::thread::scope(|scope| {
         // an agent that was killed while it polled left a queue, maybe a full one, that no timer empties
-        ring.rest()?;
+        ring.end_poll()?;
         daemon.announce()?;
         // before the capability for it is dropped, and before the transport starts its threads, which are not urgent
         let urgent = Urgent::begin();
@@ -94,7 +94,7 @@ pub fn run(
         let metrics = Metrics::new(Arc::clone(view), Arc::clone(delivered), Arc::clone(&sent));
         registry.register_collector(Box::new(metrics));
         let mut warnings = Warnings::from_now_on(view);
-        let look = || {
+        let check = || {
             warnings.look_at_kernel(view);
             warnings.look_at_servers(&sent, config.transport);
             if thread.is_finished() {
@@ -102,7 +102,7 @@ pub fn run(
             }
             Kernel::problem(&kernel.attachments)
         };
-        let served = daemon.serve(registry, LOOK_EVERY, reload, look);
+        let served = daemon.serve(registry, CHECK_INTERVAL, reload, check);
         stop.store(true, Relaxed);
         served
     });
@@ -166,7 +166,7 @@ impl Warnings {
         let is_unanswered = sent.packets.load(Relaxed) > 0 && sent.probes_answered.load(Relaxed) == 0;
         if way == Way::Udp && is_unanswered {
             let before = self.unanswered_for;
-            self.unanswered_for += LOOK_EVERY;
+            self.unanswered_for += CHECK_INTERVAL;
             if before < UNANSWERED && self.unanswered_for >= UNANSWERED {
                 tracing::warn!(
                     "no server has accepted a report so far: check that `pep-agent server` runs there, that UDP reaches it, \

@@ -27,7 +27,7 @@ pub struct Delivered {
     /// Datagrams, as the transport counts them.
     pub datagrams: AtomicU64,
     /// Polls for reports.
-    pub looks: AtomicU64,
+    pub polls: AtomicU64,
     /// Seconds from the first segment that no earlier report covers until the report was sent or dropped.
     pub delay: Histogram,
 }
@@ -35,8 +35,8 @@ pub struct Delivered {
 impl Default for Delivered {
     fn default() -> Self {
         let delay = Histogram::new(exponential_buckets(31.25e-6, 2.0, 14));
-        let [reports, superseded, datagrams, looks] = std::array::from_fn(|_| AtomicU64::new(0));
-        Self { reports, superseded, datagrams, looks, delay }
+        let [reports, superseded, datagrams, polls] = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { reports, superseded, datagrams, polls, delay }
     }
 }
 
@@ -48,26 +48,26 @@ impl Default for Delivered {
 /// The kernel refuses to run one of the ring's programs.
 pub fn run(ring: &mut Ring, transport: &mut dyn Transport, delivered: &Delivered, stop: &AtomicBool) -> Result<()> {
     let mut batch: Vec<(FlowReport, u64)> = Vec::with_capacity(BATCH);
-    let (mut is_looking, mut in_a_row) = (false, 0);
+    let (mut is_polling, mut in_a_row) = (false, 0);
     while !stop.load(Relaxed) {
         let began = Instant::now();
-        if is_looking {
-            ring.look()?;
-            delivered.looks.fetch_add(1, Relaxed);
+        if is_polling {
+            ring.poll()?;
+            delivered.polls.fetch_add(1, Relaxed);
         }
         batch.extend(std::iter::from_fn(|| ring.take()).take(BATCH));
         let found = !batch.is_empty();
         if found {
             deliver(&mut batch, transport, delivered);
         }
-        in_a_row = if found == is_looking { 0 } else { in_a_row + 1 };
+        in_a_row = if found == is_polling { 0 } else { in_a_row + 1 };
         if in_a_row == IN_A_ROW {
-            (is_looking, in_a_row) = (!is_looking, 0);
-            if !is_looking {
-                ring.rest()?;
+            (is_polling, in_a_row) = (!is_polling, 0);
+            if !is_polling {
+                ring.end_poll()?;
             }
         }
-        if found || is_looking {
+        if found || is_polling {
             // sleep at least as long as the work took, so that half of a processor is left to others
             std::thread::sleep(ring.gather.max(began.elapsed()));
         } else {

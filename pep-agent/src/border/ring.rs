@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// The program that generates the reports that are due, and switches to polling.
-pub const LOOK: &str = "border_look";
+pub const POLL: &str = "border_poll";
 /// The program that switches back to the kernel's timer and wake-ups.
-pub const REST: &str = "border_rest";
+pub const END_POLL: &str = "border_end_poll";
 /// The shortest packet on which the kernel runs a program; these programs ignore it.
 const NO_PACKET: [u8; 14] = [0; 14];
 
@@ -53,20 +53,20 @@ impl Ring {
     }
 
     /// Makes the kernel generate the reports that are due by time. From then on, the kernel's timer generates none, and
-    /// reports cause no wake-ups: call this repeatedly, or [`Ring::rest`].
+    /// reports cause no wake-ups: call this repeatedly, or [`Ring::end_poll`].
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn look(&self) -> Result<()> {
-        self.run(LOOK)
+    pub fn poll(&self) -> Result<()> {
+        self.run(POLL)
     }
 
     /// Switches back to the kernel's timer and wake-ups.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn rest(&self) -> Result<()> {
-        self.run(REST)
+    pub fn end_poll(&self) -> Result<()> {
+        self.run(END_POLL)
     }
 
     fn run(&self, name: &str) -> Result<()> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Limit of `--max-age-ms`. The kernel's program uses the same limit to recognize records that are older than the last
 /// one.
-const GREATEST_AGE_MS: u64 = 30_000;
+const MAX_AGE_MS: u64 = 30_000;
 
 /// Options as given; a file has them by the same names, with `_` for `-`.
 #[derive(Clone, Debug, Default, clap::Args, Deserialize)]
@@ -110,7 +110,7 @@ impl ServerArgs {
                 max_age: Duration::from_millis(within(
                     "--max-age-ms",
                     self.max_age_ms.unwrap_or(1000),
-                    1..=GREATEST_AGE_MS,
+                    1..=MAX_AGE_MS,
                 )?),
                 rate_per_second: within("--rate", self.rate.unwrap_or(20_000), 1..=10_000_000)?,
             },
@@ -135,9 +135,9 @@ fn percentage<'de, D: Deserializer<'de>>(value: D) -> std::result::Result<Option
 /// Parses `5%` or `5` as a share of 0.05.
 fn share(text: &str) -> Result<f64> {
     let percent = text.trim_end_matches('%').parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    let wrong =
+    let invalid =
         || Error::usage(format!("invalid --control-share `{text}`: expected a percentage from 0% to 100%, e.g. `5%`"));
-    percent.map(|percent: f64| percent / 100.0).ok_or_else(wrong)
+    percent.map(|percent: f64| percent / 100.0).ok_or_else(invalid)
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     use hotcc_host::error::Kind;
 
     #[test]
-    fn the_command_line_goes_before_the_file() {
+    fn the_command_line_takes_precedence_over_the_file() {
         let file: ServerArgs =
             toml::from_str("key_file = '/etc/hotcc/pep.keys'\ncontrol_share = '5%'\nmax_age_ms = 200").unwrap();
         let given = ServerArgs { max_age_ms: Some(500), ..ServerArgs::default() };
@@ -169,12 +169,12 @@ mod tests {
     #[test]
     fn the_kernel_s_program_knows_the_greatest_age() {
         let source = include_str!("../../../bpf/progs/pep_server.bpf.c");
-        let define = format!("#define GREATEST_AGE_US ({} * 1000000U)", GREATEST_AGE_MS / 1000);
+        let define = format!("#define MAX_AGE_US ({} * 1000000U)", MAX_AGE_MS / 1000);
         assert!(source.contains(&define), "{define}");
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_options_are_named() {
         let args = || ServerArgs { key_file: Some("keys".into()), ..ServerArgs::default() };
         let says = |args: ServerArgs| match args.resolve() {
             Err(error) if error.kind() == Kind::Usage => format!("{error:#}"),

@@ -68,7 +68,7 @@ pub struct InbandReader {
 
 /// Why an in-band report is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RejectedReport {
     /// It is invalid.
     Malformed,
     /// There is no key with its number for this server.
@@ -78,7 +78,7 @@ pub enum Refused {
 }
 
 /// An authentic report and its key, or why the report is rejected.
-pub type Taken = std::result::Result<(InbandReport, Fingerprint), Refused>;
+pub type VerifiedReport = std::result::Result<(InbandReport, Fingerprint), RejectedReport>;
 
 impl InbandReader {
     /// Attaches to the interfaces of these names. Call it within a tokio runtime.
@@ -114,10 +114,10 @@ impl InbandReader {
     }
 
     /// Takes the next report, if there is one.
-    pub fn take(&mut self, keys: &Keys) -> Option<Taken> {
+    pub fn take(&mut self, keys: &Keys) -> Option<VerifiedReport> {
         let next = |ring: &mut RingBuf<MapData>| {
             let item = ring.next().ok_or(io::ErrorKind::WouldBlock)?;
-            Ok(bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| Refused::Malformed))
+            Ok(bytemuck::try_pod_read_unaligned::<Inband>(&item).map_err(|_| RejectedReport::Malformed))
         };
         let inband = self.reports.try_io_mut(Interest::READABLE, next).ok()?;
         Some(inband.and_then(|inband| verified(&inband, keys)))
@@ -143,15 +143,15 @@ impl InbandReader {
     }
 }
 
-fn verified(inband: &Inband, keys: &Keys) -> Taken {
-    let report = decode(inband).ok_or(Refused::Malformed)?;
+fn verified(inband: &Inband, keys: &Keys) -> VerifiedReport {
+    let report = decode(inband).ok_or(RejectedReport::Malformed)?;
     let mut known = false;
     let of_server = keys.numbered(report.key_id).filter(|signer| signer.is_for(report.report.key.server.ip()));
     let mut named = of_server.inspect(|_| known = true);
     if let Some(signer) = named.find(|signer| is_signed_by(inband, signer.key)) {
         return Ok((report, signer.key.fingerprint));
     }
-    Err(if known { Refused::WrongCode } else { Refused::UnknownKey })
+    Err(if known { RejectedReport::WrongCode } else { RejectedReport::UnknownKey })
 }
 
 /// This host's clock minus a border's, at the arrival of the border's reports. The least value belongs to the report
@@ -200,7 +200,7 @@ mod tests {
     use super::Excess;
 
     #[test]
-    fn a_report_that_came_late_is_dated_by_those_that_did_not() {
+    fn a_delayed_report_is_dated_by_the_prompt_ones() {
         let mut excess = Excess::default();
         let start = u32::MAX - 50; // the difference of the clocks wraps
         assert_eq!(excess.over_least(start, 0), 0);

@@ -6,7 +6,7 @@ use super::inband::{self, Attached, InbandReader};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
 
-use super::sessions::{Probe, Refused, Sessions};
+use super::sessions::{Probe, RejectedDatagram, Sessions};
 use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys, Signer};
 use crate::report::{FlowKey, FlowReport};
@@ -211,11 +211,11 @@ impl Server {
         match self.authentic(&datagram, key.fingerprint, &signers, from, now_us) {
             Ok(fate) => fate,
             Err(Error::Wire(error)) => malformed(error),
-            Err(Error::Refused(refused)) => match refused {
-                Refused::Unauthenticated => DatagramFate::Unauthenticated,
-                Refused::Replayed => DatagramFate::Replayed,
-                Refused::NotOutstanding => DatagramFate::NotOutstanding,
-                Refused::TooMany => DatagramFate::TooManyBorders,
+            Err(Error::Rejected(rejected)) => match rejected {
+                RejectedDatagram::Unauthenticated => DatagramFate::Unauthenticated,
+                RejectedDatagram::Replayed => DatagramFate::Replayed,
+                RejectedDatagram::NotOutstanding => DatagramFate::NotOutstanding,
+                RejectedDatagram::TooMany => DatagramFate::TooManyBorders,
             },
         }
     }
@@ -300,9 +300,9 @@ impl Server {
                     self.counters.record(fate);
                     DatagramFate::Accepted
                 }
-                Err(inband::Refused::Malformed) => DatagramFate::Malformed,
-                Err(inband::Refused::UnknownKey) => DatagramFate::UnknownKey,
-                Err(inband::Refused::WrongCode) => DatagramFate::WrongCode,
+                Err(inband::RejectedReport::Malformed) => DatagramFate::Malformed,
+                Err(inband::RejectedReport::UnknownKey) => DatagramFate::UnknownKey,
+                Err(inband::RejectedReport::WrongCode) => DatagramFate::WrongCode,
             };
             self.counters.datagram(fate);
         }
@@ -343,7 +343,7 @@ async fn readable(reader: Option<&InbandReader>) -> std::io::Result<()> {
 
 enum Error {
     Wire(WireError),
-    Refused(Refused),
+    Rejected(RejectedDatagram),
 }
 
 impl From<WireError> for Error {
@@ -352,9 +352,9 @@ impl From<WireError> for Error {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
+impl From<RejectedDatagram> for Error {
+    fn from(rejected: RejectedDatagram) -> Self {
+        Self::Rejected(rejected)
     }
 }
 

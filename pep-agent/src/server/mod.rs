@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 
 /// How often the server checks for problems.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or SIGINT.
 ///
@@ -54,7 +54,7 @@ pub fn run(config: &Config) -> Result<()> {
     let keys = server.keys();
     let mut serving = Some(std::thread::spawn(move || runtime.block_on(server.serve())));
     let mut warned = 0;
-    let look = || {
+    let check = || {
         warn_of_keys(&counters, &mut warned);
         let ended = serving.take_if(|thread| thread.is_finished()).map(|thread| {
             let ended = "the thread that receives reports ended unexpectedly";
@@ -62,7 +62,7 @@ pub fn run(config: &Config) -> Result<()> {
         });
         ended.or_else(|| attached.as_ref().and_then(Attached::problem))
     };
-    daemon.serve(registry, LOOK_EVERY, || keys.reload(&config.key_file), look)?.into_result()
+    daemon.serve(registry, CHECK_INTERVAL, || keys.reload(&config.key_file), check)?.into_result()
 }
 
 /// Warns that a border's keys differ from this server's: at the first rejected datagram, and each time their number has

@@ -71,7 +71,7 @@ impl Border {
 
 /// Why a report or an answer is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RejectedDatagram {
     /// This run of a border has not answered yet.
     Unauthenticated,
     /// It has already arrived, or may have.
@@ -113,13 +113,13 @@ impl Sessions {
         key: Fingerprint,
         from: SocketAddr,
         now_us: u64,
-    ) -> Result<Clock, Refused> {
+    ) -> Result<Clock, RejectedDatagram> {
         let found = Probe { to: from, epoch: header.epoch, key };
         let Some(border) = self.borders.get_mut(&(header.epoch, key)) else {
             self.choose(found);
-            return Err(Refused::Unauthenticated);
+            return Err(RejectedDatagram::Unauthenticated);
         };
-        let counted = border.window.take(header.counter).then_some(border.clock).ok_or(Refused::Replayed);
+        let counted = border.window.take(header.counter).then_some(border.clock).ok_or(RejectedDatagram::Replayed);
         if counted.is_ok() {
             border.heard_us = now_us;
         }
@@ -167,15 +167,15 @@ impl Sessions {
         from: SocketAddr,
         nonce: u64,
         now_us: u64,
-    ) -> Result<(), Refused> {
-        let rtt_us = self.round_trip_us(header, nonce, now_us).ok_or(Refused::NotOutstanding)?;
+    ) -> Result<(), RejectedDatagram> {
+        let rtt_us = self.round_trip_us(header, nonce, now_us).ok_or(RejectedDatagram::NotOutstanding)?;
         let sent_us = now_us - rtt_us;
         let offset_us = (sent_us + rtt_us / 2).wrapping_sub(header.time_us).cast_signed();
         let sample = Sample { rtt_us, offset_us };
         let name = (header.epoch, key);
         if let Some(border) = self.borders.get_mut(&name) {
             if !border.window.take(header.counter) {
-                return Err(Refused::Replayed);
+                return Err(RejectedDatagram::Replayed);
             }
             border.clock.add(sample, now_us);
             border.answered(from, sent_us, now_us);
@@ -207,7 +207,7 @@ impl Sessions {
 
     /// Makes room for a border of `key`. The holder of a key can make up runs until the table is full; then the key
     /// with the most runs loses its quietest run to a key with fewer.
-    fn make_room(&mut self, key: Fingerprint, now_us: u64) -> Result<(), Refused> {
+    fn make_room(&mut self, key: Fingerprint, now_us: u64) -> Result<(), RejectedDatagram> {
         if self.borders.len() < BORDERS {
             return Ok(());
         }
@@ -221,7 +221,7 @@ impl Sessions {
         }
         let has = places.get(&key).copied().unwrap_or(0);
         let most = places.into_iter().max_by_key(|(_, places)| *places).filter(|(_, most)| *most > has + 1);
-        let (greedy, _) = most.ok_or(Refused::TooMany)?;
+        let (greedy, _) = most.ok_or(RejectedDatagram::TooMany)?;
         let theirs = self.borders.iter().filter(|((_, key), _)| *key == greedy);
         if let Some(quietest) = theirs.min_by_key(|(_, border)| border.heard_us).map(|(name, _)| *name) {
             self.borders.remove(&quietest);

@@ -21,7 +21,7 @@ fn elsewhere(port: u16) -> SocketAddr {
     ([198, 51, 100, 1], port).into()
 }
 
-fn report(sessions: &mut Sessions, epoch: u64, counter: u64, now_us: u64) -> Result<Clock, Refused> {
+fn report(sessions: &mut Sessions, epoch: u64, counter: u64, now_us: u64) -> Result<Clock, RejectedDatagram> {
     sessions.report(&header(epoch, counter, now_us - OFFSET_US), KEY, from(), now_us)
 }
 
@@ -37,23 +37,23 @@ fn prove(sessions: &mut Sessions, epoch: u64, counter: u64, sent_us: u64, there_
 #[test]
 fn a_report_counts_once_its_border_has_answered() {
     let mut sessions = Sessions::default();
-    assert_eq!(report(&mut sessions, 5, 1, START_US).unwrap_err(), Refused::Unauthenticated);
+    assert_eq!(report(&mut sessions, 5, 1, START_US).unwrap_err(), RejectedDatagram::Unauthenticated);
     let answer = |sessions: &mut Sessions, nonce| sessions.echo(&header(5, 2, 0), KEY, from(), nonce, START_US);
-    assert_eq!(answer(&mut sessions, START_US), Err(Refused::NotOutstanding), "nobody probed");
+    assert_eq!(answer(&mut sessions, START_US), Err(RejectedDatagram::NotOutstanding), "nobody probed");
     prove(&mut sessions, 5, 2, START_US, 4000, 6000);
     assert!(sessions.due(START_US + 20_000).is_empty(), "an answer is no reason to ask again");
     let nonce = sessions.nonce(5, 1, START_US);
-    assert_eq!(answer(&mut sessions, nonce), Err(Refused::Replayed), "it was answered");
+    assert_eq!(answer(&mut sessions, nonce), Err(RejectedDatagram::Replayed), "it was answered");
     let clock = report(&mut sessions, 5, 3, START_US + 20_000).unwrap();
     assert_eq!(clock.rtt_us(), 10_000);
     assert_eq!(sessions.authenticated(), (1, Some(10_000)));
     for replayed in [1, 2, 3] {
-        assert_eq!(report(&mut sessions, 5, replayed, START_US + 30_000).unwrap_err(), Refused::Replayed);
+        assert_eq!(report(&mut sessions, 5, replayed, START_US + 30_000).unwrap_err(), RejectedDatagram::Replayed);
     }
 }
 
 #[test]
-fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
+fn an_answer_is_valid_only_for_its_probe_and_in_time() {
     let mut sessions = Sessions::default();
     let nonce = sessions.nonce(5, 1, START_US);
     let echo =
@@ -71,7 +71,7 @@ fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
         let header = Header { key_id, ..header(epoch, 1, 0) };
         assert_eq!(
             echo(&mut sessions, header, nonce, now_us),
-            Err(Refused::NotOutstanding),
+            Err(RejectedDatagram::NotOutstanding),
             "{epoch} {key_id} {nonce:x}"
         );
     }
@@ -79,25 +79,28 @@ fn what_was_asked_is_answered_by_the_one_that_was_asked_and_in_time() {
 }
 
 #[test]
-fn a_restart_on_either_side_locks_nobody_out_and_lets_no_old_report_in() {
+fn restarts_neither_lock_borders_out_nor_admit_old_reports() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 5, 1_000_000, START_US);
     prove(&mut sessions, 5, 1_000_001, START_US, 1000, 1000);
     assert!(report(&mut sessions, 5, 1_000_002, START_US + 5000).is_ok());
     // the border restarts: its counters start again at 1
-    assert_eq!(report(&mut sessions, 6, 1, START_US + 10_000).unwrap_err(), Refused::Unauthenticated);
+    assert_eq!(report(&mut sessions, 6, 1, START_US + 10_000).unwrap_err(), RejectedDatagram::Unauthenticated);
     prove(&mut sessions, 6, 2, START_US + 200_000, 1000, 1000);
     assert!(report(&mut sessions, 6, 3, START_US + 210_000).is_ok());
     // the server restarts: datagrams recorded before need an answer that is no longer possible
     let mut restarted = Sessions::default();
-    assert_eq!(report(&mut restarted, 5, 1_000_003, START_US + 220_000).unwrap_err(), Refused::Unauthenticated);
+    assert_eq!(
+        report(&mut restarted, 5, 1_000_003, START_US + 220_000).unwrap_err(),
+        RejectedDatagram::Unauthenticated
+    );
     let before = sessions.nonce(5, 1, START_US + 220_000);
     let answer = header(5, 1_000_001, 0);
-    assert_eq!(restarted.echo(&answer, KEY, from(), before, START_US + 221_000), Err(Refused::NotOutstanding));
+    assert_eq!(restarted.echo(&answer, KEY, from(), before, START_US + 221_000), Err(RejectedDatagram::NotOutstanding));
     // datagrams recorded from the run that now answers have a lower counter
     let _ = report(&mut restarted, 6, 3, START_US + 230_000);
     prove(&mut restarted, 6, 10, START_US + 240_000, 1000, 1000);
-    assert_eq!(report(&mut restarted, 6, 9, START_US + 250_000).unwrap_err(), Refused::Replayed);
+    assert_eq!(report(&mut restarted, 6, 9, START_US + 250_000).unwrap_err(), RejectedDatagram::Replayed);
     assert!(report(&mut restarted, 6, 11, START_US + 250_000).is_ok());
 }
 
@@ -109,7 +112,10 @@ fn a_run_named_under_another_key_is_another_border() {
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
     let last = header(5, u64::MAX, START_US);
-    assert_eq!(sessions.report(&last, OTHER, elsewhere(9), START_US + 5000).unwrap_err(), Refused::Unauthenticated);
+    assert_eq!(
+        sessions.report(&last, OTHER, elsewhere(9), START_US + 5000).unwrap_err(),
+        RejectedDatagram::Unauthenticated
+    );
     let sent_us = START_US + 20_000;
     let others = Probe { to: elsewhere(9), epoch: 5, key: OTHER };
     assert_eq!(sessions.due(sent_us), [others], "the other one is probed where it is, under its own key");
@@ -158,7 +164,7 @@ fn drifting_clocks_are_followed() {
 }
 
 #[test]
-fn a_datagram_makes_one_question() {
+fn a_datagram_causes_one_probe() {
     let mut sessions = Sessions::default();
     for came_us in [START_US, START_US + 10_000_000] {
         let _ = report(&mut sessions, 5, 1, came_us);
@@ -171,7 +177,7 @@ fn a_datagram_makes_one_question() {
 
 /// A border is one of a thousand senders, and gets its share of each period's probes.
 #[test]
-fn of_many_addresses_chance_decides_which_are_asked() {
+fn probed_addresses_are_chosen_at_random() {
     let mut sessions = Sessions::default();
     let mut probed = 0;
     for time in 0..500 {
@@ -192,7 +198,7 @@ fn of_many_addresses_chance_decides_which_are_asked() {
 /// A third party whose copy of each report arrives first, from another address, does not take the border's place and
 /// does not prevent it from moving.
 #[test]
-fn a_border_is_where_it_answers() {
+fn a_border_is_at_the_address_that_answers() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
@@ -203,7 +209,7 @@ fn a_border_is_where_it_answers() {
         assert!(sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, elsewhere(1), now_us).is_ok());
         let own = if counter < 100 { from() } else { moved };
         let own = sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, own, now_us);
-        assert_eq!(own.unwrap_err(), Refused::Replayed);
+        assert_eq!(own.unwrap_err(), RejectedDatagram::Replayed);
         sessions.due(now_us).into_iter().for_each(|probe| *probed.entry(probe.to).or_default() += 1);
     }
     assert_eq!((probed[&from()], probed[&elsewhere(1)], probed[&moved]), (4, 200, 103));
@@ -230,12 +236,12 @@ fn addresses_of_a_border_are_bounded_and_forgotten() {
 }
 
 #[test]
-fn runs_that_were_recorded_take_no_place() {
+fn replayed_runs_take_no_room() {
     let mut sessions = Sessions::default();
     let _ = report(&mut sessions, 0, 1, START_US);
     prove(&mut sessions, 0, 2, START_US, 1000, 1000);
     for epoch in 1..10_000 {
-        assert_eq!(report(&mut sessions, epoch, 1, START_US + epoch).unwrap_err(), Refused::Unauthenticated);
+        assert_eq!(report(&mut sessions, epoch, 1, START_US + epoch).unwrap_err(), RejectedDatagram::Unauthenticated);
     }
     assert_eq!((sessions.borders.len(), sessions.chosen.len()), (1, NEW_PROBES));
     assert!(report(&mut sessions, 0, 3, START_US + 20_000).is_ok());
@@ -255,7 +261,7 @@ fn the_runs_of_one_key_make_room_for_those_of_others() {
     for epoch in 1..BORDERS as u64 {
         assert_eq!(answers(1, epoch, START_US + epoch), (Ok(()), epoch as usize, 1, 0));
     }
-    assert_eq!(answers(1, 256, START_US + 256), (Err(Refused::TooMany), BORDERS - 1, 1, 0));
+    assert_eq!(answers(1, 256, START_US + 256), (Err(RejectedDatagram::TooMany), BORDERS - 1, 1, 0));
     assert_eq!(answers(3, 257, START_US + 257), (Ok(()), BORDERS - 2, 1, 1), "its quietest went");
     assert_eq!(answers(2, 258, START_US + 258), (Ok(()), BORDERS - 3, 2, 1));
 }

@@ -17,7 +17,7 @@ const TCP_BYTES: usize = 20 + OPTION_HEADER.len() + INBAND_BYTES;
 const DATA_OFFSET: u8 = ((TCP_BYTES / 4) << 4) as u8;
 const ACK: u8 = 0x10;
 /// XORed into the checksum to make it wrong: neither 0 nor 0xffff, which could leave it valid.
-const WRONG: u16 = 0x5045;
+const CHECKSUM_ERROR: u16 = 0x5045;
 const HOP_LIMIT: u8 = 64;
 
 /// The transport that sends reports within their flows.
@@ -93,7 +93,7 @@ fn packet(flow: &FlowKey, ack: u32, option: &[u8; INBAND_BYTES]) -> Option<Vec<u
     let addresses = pseudo.clone();
     pseudo.extend([0, TCP]);
     pseudo.extend(length.to_be_bytes());
-    let wrong = checksum(&[pseudo, tcp.clone()].concat()) ^ WRONG;
+    let wrong = checksum(&[pseudo, tcp.clone()].concat()) ^ CHECKSUM_ERROR;
     tcp[16..18].copy_from_slice(&wrong.to_be_bytes());
     let mut packet = if flow.server.is_ipv4() {
         // the kernel fills in total length, identification and checksum

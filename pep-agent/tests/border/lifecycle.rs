@@ -68,22 +68,22 @@ fn killed_and_started_again(test: &str, method: &str, one_each: (usize, usize)) 
 }
 
 #[test]
-fn a_killed_one_is_followed_by_another_by_tcx() {
+fn a_killed_border_is_replaced_with_tcx() {
     killed_and_started_again("tcx", "tcx", (1, 0));
 }
 
 #[test]
-fn a_killed_one_is_followed_by_another_by_clsact() {
+fn a_killed_border_is_replaced_with_clsact() {
     killed_and_started_again("clsact", "clsact", (0, 1));
 }
 
 /// While an agent polls, the kernel generates no reports by itself: the next agent must handle what was waiting when
 /// the agent was killed.
 #[test]
-fn one_that_was_killed_while_it_looked_is_followed_by_another() {
+fn a_border_killed_while_it_polled_is_replaced() {
     const ROOM: usize = 1024;
     const PATIENCE: Duration = Duration::from_secs(20);
-    let Some(network) = Network::new("looking") else { return };
+    let Some(network) = Network::new("polling") else { return };
     let border = network.border(&[]);
     let (mut sender, mut receiver) = network.connect(0);
     let (kept, started) = (sender.try_clone().unwrap(), Instant::now());
@@ -95,9 +95,9 @@ fn one_that_was_killed_while_it_looked_is_followed_by_another() {
         ),
         std::thread::spawn(move || drop(io::copy(&mut receiver, &mut io::sink()))),
     ];
-    let looks = || border.metric(&network, "hotcc_border_looks_total");
-    while looks() == looks() {
-        assert!(started.elapsed() < PATIENCE, "it never looks");
+    let polls = || border.metric(&network, "hotcc_border_looks_total");
+    while polls() == polls() {
+        assert!(started.elapsed() < PATIENCE, "it never polls");
     }
     border.stop(Signal::SIGKILL);
     kept.shutdown(Shutdown::Both).unwrap();
@@ -110,7 +110,7 @@ fn one_that_was_killed_while_it_looked_is_followed_by_another() {
     }
     let waiting = MapData::from_pin(network.pins.join("waiting")).unwrap();
     let mut waiting: Queue<_, [u8; 64]> = Map::Queue(waiting).try_into().unwrap();
-    assert!(waiting.push([0; 64], 0).is_err(), "there is room: it did not look when it was killed");
+    assert!(waiting.push([0; 64], 0).is_err(), "the queue has room: the border did not poll when it was killed");
 
     let border = network.border(&[]);
     border.wait_for(&flow, |_| true);
@@ -119,7 +119,7 @@ fn one_that_was_killed_while_it_looked_is_followed_by_another() {
 }
 
 #[test]
-fn the_other_way_takes_the_place_of_what_was_left() {
+fn a_new_border_replaces_programs_attached_by_the_other_method() {
     let Some(network) = Network::new("other-way") else { return };
     let mut flow = network.connect(0);
     for (method, other, one) in [("clsact", "tcx", (1, 0)), ("tcx", "clsact", (0, 1))] {
@@ -153,7 +153,7 @@ fn what_was_left_in_another_network_namespace_is_not_taken_for_this_ones() {
 }
 
 #[test]
-fn what_the_next_one_does_not_want_is_taken_off() {
+fn programs_that_a_new_border_does_not_need_are_detached() {
     for (method, one) in [("tcx", (1, 0)), ("clsact", (0, 1))] {
         let Some(network) = Network::new(&format!("unwanted-{method}")) else { return };
         network.border(&["--attach", method]).stop(Signal::SIGKILL);
@@ -171,7 +171,7 @@ fn what_the_next_one_does_not_want_is_taken_off() {
 }
 
 #[test]
-fn a_filter_of_somebody_else_stays_where_it_is() {
+fn filters_of_other_programs_are_kept() {
     let Some(network) = Network::new("foreign") else { return };
     network.on("r", "tc qdisc add dev wan clsact");
     let passes = tempfile::NamedTempFile::new().unwrap();
@@ -263,7 +263,7 @@ fn it_ends_when_an_interface_goes() {
 }
 
 #[test]
-fn options_that_make_no_sense_leave_nothing_behind() {
+fn invalid_options_leave_nothing_behind() {
     let Some(network) = Network::new("options") else { return };
     let fails = |code, options: &[&str]| {
         let output = network.command(options).output().unwrap();

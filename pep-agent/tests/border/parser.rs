@@ -18,7 +18,7 @@ const TAGGED_HEADER: usize = 18;
 const CLIENT_V6: &str = "[2001:db8:f::9]:5000";
 
 #[test]
-fn segments_are_found_in_whatever_they_are_wrapped() {
+fn segments_are_found_in_every_supported_encapsulation() {
     let Some(program) = program("wrapped", PATIENT) else { return };
     let options = |length: usize, number| vec![number, (length / 8 - 1) as u8].into_iter().chain(vec![0; length - 2]);
     let v4 = Packet::data(addr(SERVER), client(0), 1000, 500);

@@ -110,7 +110,7 @@ impl Program {
         verdict.is_some()
     }
 
-    /// Runs `border_look` or `border_rest`, as the agent does.
+    /// Runs `border_poll` or `border_end_poll`, as the agent does.
     pub fn agent(&self, name: &str) {
         let program: &SchedClassifier = self.ebpf.program(name).unwrap().try_into().unwrap();
         program.test_run(TestRunOptions { data_in: Some(&[0; 14]), ..Default::default() }).unwrap();

@@ -368,7 +368,7 @@ fn a_border_beside_the_base_stations_is_told() {
 }
 
 #[test]
-fn a_vlan_tag_beside_the_frame_is_none_of_ours() {
+fn hardware_vlan_tags_are_ignored() {
     let Some(network) = Network::new("tag") else { return };
     let border = network.border(&[]);
     let object = hotcc_bpf::TEST_OBJECTS.iter().find(|object| object.name == "priority_tag").unwrap();
@@ -391,23 +391,23 @@ fn a_vlan_tag_beside_the_frame_is_none_of_ours() {
 }
 
 #[test]
-fn while_many_reports_come_it_looks_for_them_and_rests_after() {
-    let Some(network) = Network::new("looks") else { return };
+fn the_agent_polls_while_many_reports_arrive_and_then_stops() {
+    let Some(network) = Network::new("polls") else { return };
     let border = network.border(&[]);
-    let looks = || border.metric(&network, "hotcc_border_looks_total");
+    let polls = || border.metric(&network, "hotcc_border_looks_total");
     let mut flow = network.connect(0);
     let started = Instant::now();
-    while looks() == 0.0 {
+    while polls() == 0.0 {
         network.transfer(&mut flow, 10_000_000);
-        assert!(started.elapsed() < PATIENCE, "it never looks");
+        assert!(started.elapsed() < PATIENCE, "it never polls");
     }
     let rests = || {
-        let before = looks();
+        let before = polls();
         std::thread::sleep(Duration::from_millis(10));
-        looks() == before
+        polls() == before
     };
     while !rests() {
-        assert!(started.elapsed() < 2 * PATIENCE, "it looks on and on");
+        assert!(started.elapsed() < 2 * PATIENCE, "it does not stop polling");
     }
     network.transfer(&mut flow, 1);
     let seq = write_seq(&flow.0);

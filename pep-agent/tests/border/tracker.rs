@@ -157,7 +157,7 @@ fn beginnings_and_ends_take_sequence_space() {
 }
 
 #[test]
-fn what_is_far_from_all_that_was_known_begins_anew() {
+fn a_distant_sequence_number_restarts_tracking() {
     let Some(program) = program("far", PATIENT) else { return };
     let (server, client) = (SERVER.parse().unwrap(), client(0));
     let window = 1 << 30;
@@ -190,7 +190,7 @@ fn an_acknowledgement_never_goes_beyond_what_was_seen() {
 }
 
 #[test]
-fn what_comes_while_somebody_has_the_flow_is_left_out_and_counted() {
+fn segments_that_arrive_while_a_flow_is_locked_are_skipped_and_counted() {
     let Some(mut program) = program("busy", PATIENT) else { return };
     let (server, client) = (SERVER.parse().unwrap(), client(1));
     program.segment(client, 0, 100);
@@ -245,14 +245,14 @@ fn reports_are_due_by_segments_and_by_time() {
 }
 
 #[test]
-fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
+fn a_single_segment_waits_alone_and_later_ones_with_their_flow() {
     const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("alone", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
-    program.agent("border_look");
+    program.agent("border_poll");
     let told = |program: &mut Program| {
         std::thread::sleep(delay);
-        program.agent("border_look");
+        program.agent("border_poll");
         program.reports().iter().map(|r| (r.seen.in_order, r.seen.range_count, r.segments)).collect::<Vec<_>>()
     };
     program.segment(client(0), 0, 10);
@@ -276,7 +276,7 @@ fn what_comes_alone_waits_by_itself_and_what_follows_with_its_flow() {
 }
 
 #[test]
-fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
+fn while_the_agent_polls_only_polls_generate_reports() {
     const DELAY_US: u32 = 200_000;
     let delay = Duration::from_micros(DELAY_US.into());
     let Some(mut program) = program("look", Settings { delay_us: DELAY_US, ..PATIENT }) else { return };
@@ -285,21 +285,21 @@ fn who_looks_is_told_then_and_nobody_else_at_any_other_time() {
         if timer_waits {
             program.segment(client(0), 0, 10);
         }
-        program.agent("border_look");
+        program.agent("border_poll");
         if !timer_waits {
             program.segment(client(0), 10, 10);
         }
         std::thread::sleep(delay * 2);
-        assert_eq!(program.reports(), [], "while nobody looks");
-        program.agent("border_look");
+        assert_eq!(program.reports(), [], "before a poll");
+        program.agent("border_poll");
         let told: Vec<_> = program.reports().iter().map(|r| (REASONS[r.reason as usize], r.segments)).collect();
         assert_eq!(told, [("time", if timer_waits { 1 } else { 2 })]);
-        program.agent("border_look");
+        program.agent("border_poll");
         assert_eq!(program.reports(), [], "each of them once");
     }
     // segments that come before polling ends are not forgotten
     program.segment(client(0), 20, 10);
-    program.agent("border_rest");
+    program.agent("border_end_poll");
     program.segment(client(1), 0, 10);
     let (started, mut told) = (Instant::now(), 0);
     while told < 2 {

@@ -59,8 +59,8 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
 }
 
 #[test]
-fn a_key_speaks_of_no_server_but_those_it_is_for() {
-    let (name, cc) = ("a_key_speaks_of_no_server_but_those_it_is_for", "mdcubic_prefix");
+fn a_key_is_valid_only_for_its_servers() {
+    let (name, cc) = ("a_key_is_valid_only_for_its_servers", "mdcubic_prefix");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5"), (2, "b6")]);
@@ -139,8 +139,8 @@ fn a_border_makes_no_record_of_another_key_s_older() {
 
 /// This holds even if the agent has stopped long before.
 #[test]
-fn what_was_written_goes_with_its_socket() {
-    let (name, cc) = ("what_was_written_goes_with_its_socket", "mdcubic_gone");
+fn records_are_removed_with_their_socket() {
+    let (name, cc) = ("records_are_removed_with_their_socket", "mdcubic_gone");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let hosts = Hosts::new();
     let keys = test.key_file(&[(1, "a5")]);
@@ -162,9 +162,8 @@ fn what_was_written_goes_with_its_socket() {
 }
 
 #[test]
-fn what_the_border_cannot_have_seen_is_refused() {
-    let Some(Scene { test: _test, hosts, agent, flow, .. }) =
-        scene("what_the_border_cannot_have_seen_is_refused", "mdcubic_lie")
+fn impossible_reports_are_rejected() {
+    let Some(Scene { test: _test, hosts, agent, flow, .. }) = scene("impossible_reports_are_rejected", "mdcubic_lie")
     else {
         return;
     };
@@ -207,9 +206,9 @@ fn what_the_border_cannot_have_seen_is_refused() {
 
 /// The kernel sends a segment before it advances snd_nxt, and holds the socket's lock until then.
 #[test]
-fn what_a_socket_may_be_sending_is_neither_taken_nor_a_lie() {
+fn reports_are_not_judged_while_the_socket_is_busy() {
     let Some(Scene { test: _test, hosts, agent, flow, .. }) =
-        scene("what_a_socket_may_be_sending_is_neither_taken_nor_a_lie", "mdcubic_held")
+        scene("reports_are_not_judged_while_the_socket_is_busy", "mdcubic_held")
     else {
         return;
     };

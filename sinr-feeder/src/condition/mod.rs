@@ -15,15 +15,15 @@ use std::time::Duration;
 use transit::Transit;
 
 /// Maximum number of readings per second for one UE; no radio reports more often than its slots of 1 ms.
-const MOST_PER_SECOND: f64 = 1000.0;
+const MAX_READINGS_PER_S: f64 = 1000.0;
 /// Maximum number of readings that may arrive at once.
-const MOST_AT_ONCE: f64 = 100.0;
+const MAX_BURST: f64 = 100.0;
 /// A reading older than this is not used to detect that the next one is an outlier.
 const OUTLIER_MEMORY: Duration = Duration::from_secs(2);
 /// The time between readings is measured over this many of the latest gaps.
 const GAPS: usize = 8;
 /// Minimum of the maximum age, even if a source reports more often: the kernel's scheduling is no more precise.
-const LEAST_MAX_AGE_MS: u64 = 50;
+const MIN_MAX_AGE_MS: u64 = 50;
 /// Readings that arrive within this time after the first one form one burst (several in a message, for example), which
 /// counts once.
 const BURST: Duration = Duration::from_millis(10);
@@ -131,7 +131,7 @@ impl Conditioner {
             burst_ns: None,
             last_time_s: f64::NEG_INFINITY,
             suspect: None,
-            allowance: MOST_AT_ONCE,
+            allowance: MAX_BURST,
             refilled_ns: 0,
             transit: Transit::default(),
         }
@@ -202,7 +202,7 @@ impl Conditioner {
     #[must_use]
     pub fn max_age_ms(&self, settings: &Conditioning) -> u32 {
         let hold_over = settings.hold_over.as_millis() as u64;
-        let by_period = |period_us: f64| ((period_us * PERIODS / 1e3) as u64).max(LEAST_MAX_AGE_MS);
+        let by_period = |period_us: f64| ((period_us * PERIODS / 1e3) as u64).max(MIN_MAX_AGE_MS);
         let base = match (settings.max_age_ms, self.pace, self.median_gap_us) {
             (Some(asked), ..) => asked.into(),
             (None, Pace::Fixed(period), _) => default_max_age_ms(Some(period)).into(),
@@ -246,7 +246,7 @@ impl Conditioner {
     fn admit(&mut self, now_ns: u64) -> Result<(), Reject> {
         let passed_s = now_ns.saturating_sub(self.refilled_ns) as f64 / 1e9;
         self.refilled_ns = now_ns;
-        self.allowance = (self.allowance + passed_s * MOST_PER_SECOND).min(MOST_AT_ONCE);
+        self.allowance = (self.allowance + passed_s * MAX_READINGS_PER_S).min(MAX_BURST);
         if self.allowance < 1.0 {
             return Err(Reject::Flood);
         }

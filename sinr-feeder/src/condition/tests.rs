@@ -51,7 +51,7 @@ fn published_average_is_of_what_is_published() {
 }
 
 #[test]
-fn what_no_radio_has_is_refused_whole() {
+fn readings_out_of_range_are_rejected_as_a_whole() {
     let settings = Conditioning::default();
     let with = |change: fn(&mut RawReading)| {
         let mut s = raw(10.0);
@@ -83,7 +83,7 @@ fn age_is_taken_off_the_time() {
 }
 
 #[test]
-fn time_only_goes_on() {
+fn time_never_goes_backwards() {
     let settings = Conditioning::default();
     let mut c = conditioner(&settings);
     let aged = |age_ms| RawReading { age_ms, ..raw(1.0) };
@@ -183,7 +183,7 @@ fn a_jump_has_to_be_confirmed() {
 }
 
 #[test]
-fn a_flood_is_cut_to_what_radios_do() {
+fn floods_are_limited_to_a_plausible_rate() {
     let settings = Conditioning::default();
     let mut c = conditioner(&settings);
     let mut applied = 0;
@@ -198,7 +198,7 @@ fn a_flood_is_cut_to_what_radios_do() {
 }
 
 #[test]
-fn repeats_are_no_measurement_where_asked() {
+fn repeated_values_are_ignored_on_request() {
     let settings = Conditioning { skip_repeats: true, ..Conditioning::default() };
     let mut c = conditioner(&settings);
     // Reported ten times a second, measured once a second.
@@ -233,7 +233,7 @@ fn capacity_follows_from_cqi_mcs_or_sinr() {
 }
 
 #[test]
-fn what_waited_on_its_way_is_as_old_as_it_is() {
+fn delayed_readings_keep_their_age() {
     let settings = Conditioning::default();
     let mut c = conditioner(&settings);
     let mut came = |sent_ms: u64, now_ms: u64| {

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_shows_whatever_the_clocks_say() {
+    fn delays_are_detected_regardless_of_clock_offsets() {
         for offset_ms in [0u64, 1_000_000] {
             let mut transit = Transit::default();
             // Sent every 100 ms, 5 ms in transit; the fourth waited for 2 s in a queue.

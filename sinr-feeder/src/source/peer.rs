@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forged_or_came_before_is_refused() {
+    fn forged_and_replayed_lines_are_rejected() {
         let mut r = receiver();
         let first = sent(&r, 1, None, NOW_US, 5);
         for i in 0..first.len() {

@@ -160,8 +160,8 @@ fn end_of_the_trace_is_success() {
 }
 
 #[test]
-fn a_link_that_cannot_be_had_leaves_none_behind() {
-    let Some(sandbox) = sandbox("a_link_that_cannot_be_had_leaves_none_behind") else { return };
+fn a_link_that_cannot_be_claimed_leaves_no_other_behind() {
+    let Some(sandbox) = sandbox("a_link_that_cannot_be_claimed_leaves_no_other_behind") else { return };
     let source = sandbox.trace("t.csv", &readings(2));
     let _first = sandbox.feeder(&["--source", &source, "--link", "10.0.0.2", "--loop"]);
     sandbox.wait_for(|l| l["state"] == "fresh");
@@ -194,8 +194,8 @@ fn malformed_input_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
-    let Some(sandbox) = sandbox("what_is_missing_is_said") else { return };
+fn missing_prerequisites_are_reported() {
+    let Some(sandbox) = sandbox("missing_prerequisites_are_reported") else { return };
     let source = sandbox.trace("t.csv", &readings(1));
     let command = || {
         // A copy, because another user may not be able to reach the build directory. This process does not write it

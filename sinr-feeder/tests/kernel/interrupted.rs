@@ -31,8 +31,8 @@ fn fill_but(slots: &RadioSlots, lost: u32) {
 }
 
 #[test]
-fn readers_are_told_of_a_link_that_was_there_already() {
-    let Some(sandbox) = sandbox("readers_are_told_of_a_link_that_was_there_already") else { return };
+fn readers_are_notified_of_an_existing_link() {
+    let Some(sandbox) = sandbox("readers_are_notified_of_an_existing_link") else { return };
     let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
     let slots = writable(&sandbox);
     let generation = || slots.header().generation.load(Relaxed);

@@ -100,8 +100,8 @@ pub fn sinr_of(sandbox: &Sandbox, link: &str) -> Option<f64> {
 }
 
 #[test]
-fn what_is_said_last_is_published_before_the_end() {
-    let Some((sandbox, mut nats)) = nats("what_is_said_last_is_published_before_the_end", CONFIG) else { return };
+fn the_last_reading_is_published_before_the_end() {
+    let Some((sandbox, mut nats)) = nats("the_last_reading_is_published_before_the_end", CONFIG) else { return };
     let server = nats.subscriber(&sandbox, free_port());
     let url = nats.url(&sandbox, "car-1:one");
     {

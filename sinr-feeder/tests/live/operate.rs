@@ -47,8 +47,8 @@ fn options_come_from_a_file() {
 }
 
 #[test]
-fn what_is_needed_is_said() {
-    let Some(sandbox) = sandbox("what_is_needed_is_said") else { return };
+fn missing_or_conflicting_options_are_reported() {
+    let Some(sandbox) = sandbox("missing_or_conflicting_options_are_reported") else { return };
     for (args, says) in [
         (&["--link", "10.0.0.1"][..], "nothing to read: give --source or --subscribe"),
         (&["--source", "mm"], "nowhere to put readings: give --link"),

@@ -11,11 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Writes a scenario to `directory`, made smaller by the replacements in `less`. Returns its path.
-pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
-    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(name);
-    let mut scenario = fs::read_to_string(whole).unwrap();
-    for (from, to) in less {
+/// Writes a scenario with these replacements, which reduce its runs, to `directory`. Returns its path.
+pub fn reduced_scenario(name: &str, replacements: &[(&str, &str)], directory: &Path) -> PathBuf {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios").join(name);
+    let mut scenario = fs::read_to_string(original).unwrap();
+    for (from, to) in replacements {
         assert!(scenario.contains(from), "the scenario has no {from}");
         scenario = scenario.replace(from, to);
     }
@@ -24,11 +24,12 @@ pub fn smaller(name: &str, less: &[(&str, &str)], directory: &Path) -> PathBuf {
     path
 }
 
-/// Runs a scenario on that kernel in the lab: all of its cases, or those named (`axis=value`). Returns the results.
-pub fn run_lab<'a>(lab: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
+/// Runs a scenario on a backend (`--lab`): all its cases, or those with these swept values (`key=value`). Returns the
+/// results.
+pub fn run_lab<'a>(backend: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
     let _processor = Processor::take();
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.args(["lab", "--lab", lab, "--jobs", "1"]);
+    command.args(["lab", "--lab", backend, "--jobs", "1"]);
     command.args(cases.into_iter().flat_map(|case| ["--case", case]));
     // `lab` also fails if a guest panics, which leaves no result, and if a run is invalid
     succeed(command.arg("--out").arg(out).arg(scenario));

@@ -1,6 +1,6 @@
 //! What `hotcc-bench lab` reports about files and selections before anything runs.
 
-use crate::RIGHT;
+use crate::VALID;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -21,8 +21,8 @@ pub fn lab(arguments: &[&str], directory: &Path) -> Output {
 fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
-    write("right.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
-    write("wrong.toml", &RIGHT.replace("mtu", "mru"));
+    write("right.toml", &VALID.replace("seeds = [1]", "seeds = [1, 2]"));
+    write("wrong.toml", &VALID.replace("mtu", "mru"));
     write("empty.toml", "");
     let checked =
         lab(&["--check", "--jobs", "2", "wrong.toml", "right.toml", "empty.toml", "none.toml"], directory.path());
@@ -37,7 +37,7 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     for problem in ["wrong.toml:19: unknown field `mru`", "empty.toml:1: missing field", "cannot read none.toml"] {
         assert!(stderr.contains(problem), "{stderr}");
     }
-    write("again.toml", &RIGHT.replace("seeds = [1]", "seeds = [1, 2]"));
+    write("again.toml", &VALID.replace("seeds = [1]", "seeds = [1, 2]"));
     let checked = lab(&["--check", "--one-seed", "right.toml", "again.toml"], directory.path());
     assert!(checked.status.success());
     let stdout = String::from_utf8(checked.stdout).unwrap();
@@ -51,7 +51,7 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
         "{one_at_once_s} s alone, {two_at_once_s} s two at once"
     );
     fs::create_dir(directory.path().join("below")).unwrap();
-    write("below/right.toml", RIGHT);
+    write("below/right.toml", VALID);
     let checked = lab(&["--check", "right.toml", "below/right.toml"], directory.path());
     let stderr = String::from_utf8(checked.stderr).unwrap();
     assert!(stderr.contains("below/right.toml: its results would replace those of right.toml"), "{stderr}");
@@ -61,7 +61,7 @@ fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
 #[test]
 fn a_choice_that_leaves_nothing_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("x.toml"), RIGHT).unwrap();
+    fs::write(directory.path().join("x.toml"), VALID).unwrap();
     for (arguments, code, why) in [
         (["--case", "loss=0.5"], 1, "x.toml: cannot select `loss=0.5`: unknown value: expected 0.01"),
         (["--case", "cc=dtcp"], 1, "x.toml: cannot select `cc=dtcp`: `cc` is not swept: expected loss"),
@@ -80,7 +80,7 @@ fn a_choice_that_leaves_nothing_is_refused() {
 #[test]
 fn the_simulator_refuses_what_it_lacks_by_line() {
     let directory = tempfile::tempdir().unwrap();
-    let (without_pep, pep) = RIGHT.split_once("[[pep]]").unwrap();
+    let (without_pep, pep) = VALID.split_once("[[pep]]").unwrap();
     let sim = |arguments: &[&str], right: &str, other: &str| {
         fs::write(directory.path().join("x.toml"), without_pep.replace(right, other)).unwrap();
         let done = lab(&[&["--sim", "x.toml"], arguments].concat(), directory.path());
@@ -120,7 +120,7 @@ fn the_simulator_refuses_what_it_lacks_by_line() {
 #[test]
 fn a_limit_that_does_not_hold_is_a_failure_unless_it_is_known() {
     let directory = tempfile::tempdir().unwrap();
-    let (scenario, _) = RIGHT.split_once("[[expected]]").unwrap(); // this also removes the PEP
+    let (scenario, _) = VALID.split_once("[[expected]]").unwrap(); // this also removes the PEP
     let run = |limit: &str| {
         let expected = format!("\n[[expected]]\nmetric = \"utilisation\"\n{limit}\nsource = \"this project\"\n");
         fs::write(directory.path().join("limit.toml"), scenario.to_owned() + &expected).unwrap();

@@ -1,6 +1,6 @@
 //! Result directories: only one process writes to each, and results that were changed after their run are refused.
 
-use crate::RIGHT;
+use crate::VALID;
 use crate::command::lab;
 use hotcc_lab::results::Manifest;
 use sha2::{Digest, Sha256};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Writes `x.toml`, a scenario for the simulator, with these seeds.
 fn write_scenario(directory: &Path, seeds: &str) {
-    let (without_pep, _) = RIGHT.split_once("[[pep]]").unwrap();
+    let (without_pep, _) = VALID.split_once("[[pep]]").unwrap();
     fs::write(directory.join("x.toml"), without_pep.replace("seeds = [1]", &format!("seeds = {seeds}"))).unwrap();
 }
 

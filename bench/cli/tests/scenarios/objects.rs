@@ -1,15 +1,15 @@
 //! Object files as congestion controls: their names, how they are planned, and the errors for invalid files.
 
-use crate::{RIGHT, error_of};
+use crate::{VALID, error_of};
 use hotcc_lab::planner::{check_plans, plan};
 use hotcc_lab::scenario::Source;
 use hotcc_lab_proto::plan::Action;
 use std::fs;
 use std::path::Path;
 
-/// Returns [`RIGHT`] with an object file as the congestion control of its flow.
+/// Returns [`VALID`] with an object file as the congestion control of its flow.
 fn with(cc: &str) -> String {
-    RIGHT.replace("cc = \"dtcp\"\nset = { eta = 2 }", &format!("cc = \"{cc}\""))
+    VALID.replace("cc = \"dtcp\"\nset = { eta = 2 }", &format!("cc = \"{cc}\""))
 }
 
 fn object(name: &str) -> &'static [u8] {
@@ -91,7 +91,7 @@ fn a_scenario_can_be_read_without_its_object_files() {
 }
 
 #[test]
-fn names_that_clash_are_told_by_line() {
+fn conflicting_names_are_reported_with_their_line() {
     let second = "[[flow]]\nname = \"other\"\nfrom = \"server\"\nto = \"ue\"\ncc = ";
     let variant = "[[variant]]\nname = \"mine\"\ncc = \"dtcp\"\n";
     for (text, what) in [
@@ -115,7 +115,7 @@ fn names_that_clash_are_told_by_line() {
             "x.toml:6: \"a/mine.o\" and \"b/mine.bpf.o\" in `sweep.cc` have the same name, `mine`",
         ),
         (
-            RIGHT.replace("kind = \"udp\"", "kind = \"udp\"\npaced = true"),
+            VALID.replace("kind = \"udp\"", "kind = \"udp\"\npaced = true"),
             "x.toml:54: `paced` does not apply to a UDP flow",
         ),
     ] {
@@ -125,7 +125,7 @@ fn names_that_clash_are_told_by_line() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told_by_line() {
+fn errors_in_a_scenario_name_their_line() {
     let program = fs::read("/proc/self/exe").unwrap();
     let directory = directory(&[
         ("text.o", b"int main;"),
@@ -171,7 +171,7 @@ fn what_is_wrong_with_a_file_is_told_by_line() {
 
 #[test]
 fn pacing_can_be_swept() {
-    let swept = RIGHT
+    let swept = VALID
         .replace("loss = [0.01]", "loss = [0.01]\npaced = [false, true]")
         .replace("cc = \"dtcp\"\n", "cc = \"dtcp\"\npaced = \"$paced\"\n");
     let source = Source::parse(Path::new("x.toml"), swept).unwrap();

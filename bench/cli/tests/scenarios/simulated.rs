@@ -1,6 +1,6 @@
 //! What the algorithms promise for certain links, checked in the simulator: over more seeds than the lab has time for.
 
-use crate::common::{routes, smaller};
+use crate::common::{reduced_scenario, routes};
 use hotcc_lab::results::{Results, RunSummary, locate};
 use hotcc_report::estimate::Estimate;
 use hotcc_testbed::command::succeed;
@@ -13,7 +13,7 @@ const ROUTES: [&str; 3] = ["longer", "shorter", "handover"];
 /// Runs these cases of a scenario over twelve seeds, after applying `changes` to its text.
 fn simulate(scenario: &str, changes: &[(&str, &str)], cases: &[&str]) -> Vec<RunSummary> {
     let scratch = tempfile::tempdir().unwrap();
-    let path = smaller(scenario, changes, scratch.path());
+    let path = reduced_scenario(scenario, changes, scratch.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
     command.args(["lab", "--sim", "--out"]).arg(scratch.path()).arg(path);
     succeed(command.args(cases.iter().flat_map(|case| ["--case", case])));

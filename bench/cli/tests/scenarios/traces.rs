@@ -1,6 +1,6 @@
 //! Scenarios with recorded links: where the files are found, how the link is planned, which files are refused.
 
-use crate::{RIGHT, command::lab};
+use crate::{VALID, command::lab};
 use hotcc_lab::planner::plan;
 use hotcc_lab::scenario::Source;
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
@@ -18,7 +18,7 @@ fn delivery_trace() -> String {
 fn scenario(radio: &str, feeder: &str) -> String {
     let recorded = format!("model = \"trace\"\n{radio}\n");
     let constant = "model = \"constant\"\nsinr_db = 20\nrate = { table = \"cqi-nr-64qam\", bandwidth_mhz = 40 }\n";
-    let text = RIGHT.replace(constant, &recorded);
+    let text = VALID.replace(constant, &recorded);
     text.replace("readings = { period_ms = 100 }", &format!("readings = {{ period_ms = 100 }}\n{feeder}"))
         .replace("forward = { radio = \"nr\" }", "forward = { radio = \"nr\", queue = \"100kB\" }")
 }
@@ -172,7 +172,7 @@ fn error_of(directory: &Path, text: &str, options: &[&str]) -> String {
 }
 
 #[test]
-fn what_a_recorded_link_cannot_be_is_told_by_line() {
+fn invalid_recorded_links_are_reported_with_their_line() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     write("a.down", &delivery_trace());

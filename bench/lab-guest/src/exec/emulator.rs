@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// Size of the largest bundle of packets, including the headers before it.
-const LARGEST_BYTES: usize = OFFLOAD_BYTES + 14 + (1 << 16);
+const MAX_PACKET_BYTES: usize = OFFLOAD_BYTES + 14 + (1 << 16);
 /// Maximum number of frames to take from one cable before the others are polled.
 const BATCH: usize = 64;
 /// Maximum time until the thread notices that it must stop.
@@ -162,7 +162,7 @@ struct Work {
 impl Work {
     fn run(mut self) -> Result<Emulated> {
         be_punctual();
-        let mut buffer = vec![0; LARGEST_BYTES];
+        let mut buffer = vec![0; MAX_PACKET_BYTES];
         let mut ready = Ready::of(self.ends.iter().map(|end| &end.socket)).context("cannot wait for packets")?;
         while !self.stop.load(Ordering::SeqCst) {
             self.serve_all();

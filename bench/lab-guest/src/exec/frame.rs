@@ -9,7 +9,7 @@ pub(super) const OFFLOAD_BYTES: usize = 10;
 const ETHERNET_BYTES: usize = 14;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const MOST_FLOWS: u16 = 4096;
+const MAX_FLOWS: u16 = 4096;
 
 /// The properties of a frame that a link needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(super) fn shape(data: &[u8]) -> Shape {
 /// Returns the flow, which the receiver's port identifies, and whether the packet goes towards the receiver.
 fn classify(packet: &[u8]) -> (u16, bool) {
     let port = |at: usize| packet.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-    let flow = |port: u16| port.checked_sub(FIRST_FLOW_PORT).filter(|flow| *flow < MOST_FLOWS);
+    let flow = |port: u16| port.checked_sub(FIRST_FLOW_PORT).filter(|flow| *flow < MAX_FLOWS);
     if !matches!(packet.get(9), Some(&TCP | &UDP)) {
         return (NO_FLOW, false);
     }

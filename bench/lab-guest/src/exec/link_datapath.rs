@@ -3,7 +3,7 @@
 
 use super::emulator::Emulator;
 use super::net::CableDevice;
-use super::probes::{MADE, Mapped, ZERO, open};
+use super::probes::{Mapped, RECORDS_MADE, TIME_ZERO, open};
 use crate::stage::Stage;
 use anyhow::{Context, Result};
 use hotcc_lab_proto::link_model::{at_start, phases, service_steps};
@@ -46,7 +46,7 @@ impl LinkDatapath {
     /// Sets time zero, by CLOCK_MONOTONIC.
     pub fn set_zero(&self, zero_ns: u64) {
         match self {
-            Self::Kernel(programs) => programs.data.set(ZERO, zero_ns),
+            Self::Kernel(programs) => programs.data.set(TIME_ZERO, zero_ns),
             Self::Emulated(emulator) => emulator.set_zero(zero_ns),
         }
     }
@@ -71,7 +71,7 @@ impl LinkDatapath {
     pub fn counts(&self) -> (u64, u64) {
         match self {
             Self::Kernel(p) => {
-                let (made, room) = (p.data.get(MADE), p.packets.entries as u64);
+                let (made, room) = (p.data.get(RECORDS_MADE), p.packets.entries as u64);
                 (made.min(room), made.saturating_sub(room))
             }
             Self::Emulated(emulator) => (emulator.done().records.len() as u64, emulator.done().missing),
@@ -220,7 +220,7 @@ mod tests {
             for packet in 0..PACKETS {
                 // each packet arrives later than the one before, by a third of a millisecond on average
                 zero_ns -= packet * 7919 % 660_000;
-                programs.data.set(ZERO, zero_ns);
+                programs.data.set(TIME_ZERO, zero_ns);
                 let length = 60 + (packet * 3571 % 1440) as usize;
                 let (data, mut context) = (vec![0u8; length], vec![0u8; CONTEXT_BYTES]);
                 let input =

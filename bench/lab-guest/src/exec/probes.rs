@@ -63,20 +63,20 @@ impl<T: Pod> Mapped<T> {
 }
 
 /// Index of the first member of `.data` in both objects: time zero.
-pub(super) const ZERO: usize = 0;
+pub(super) const TIME_ZERO: usize = 0;
 /// Index of the second member: the number of records.
-pub(super) const MADE: usize = 1;
-/// Index of a word that only `watch` has: interrupts in progress, whether the processor is idle, and `has_background`.
-const DOES: usize = 3;
+pub(super) const RECORDS_MADE: usize = 1;
+/// Index of a word that only `probes` has: interrupts in progress, whether the processor is idle, and `has_background`.
+const PROCESSOR_STATE: usize = 3;
 const HAS_BACKGROUND: u64 = 1 << 48;
-const OF_CONNECTIONS: [&str; 2] = ["watch_ack", "watch_retransmission"];
-const OF_BACKGROUND: [&str; 4] = ["watch_switch", "watch_softirq_entry", "watch_softirq_exit", "watch_timer_exit"];
+const CONNECTION_PROBES: [&str; 2] = ["probe_ack", "probe_retransmission"];
+const BACKGROUND_PROBES: [&str; 4] = ["probe_switch", "probe_softirq_entry", "probe_softirq_exit", "probe_timer_exit"];
 
 /// The attached programs and their maps.
 #[derive(Debug)]
 pub(super) struct Probes {
     links: LinkDatapath,
-    watch_data: Mapped<u64>,
+    data: Mapped<u64>,
     flows: Mapped<FlowWatch>,
     acks: Mapped<AckRecord>,
     idle: Mapped<u64>,
@@ -84,9 +84,9 @@ pub(super) struct Probes {
     bins: usize,
     /// Whether the plan has events, which run in the background.
     has_background: bool,
-    watching: Vec<Link>,
+    attached: Vec<Link>,
     /// Keeps programs and maps alive.
-    _watch: Object,
+    _object: Object,
 }
 
 /// Loads one of the lab's objects, with these numbers of entries in its maps.
@@ -105,8 +105,8 @@ impl Probes {
     /// Loads and attaches the programs. The calling thread must be in the namespace of the cables.
     pub fn start(plan: &Plan, net: &Net, stage: Stage) -> Result<Self> {
         let links = LinkDatapath::start(plan, &net.cable_devices, stage)?;
-        let watch = open("watch", &[("ack_records", plan.ack_records as usize)])?;
-        let flows: Mapped<FlowWatch> = Mapped::new(&watch, "flows")?;
+        let object = open("probes", &[("ack_records", plan.ack_records as usize)])?;
+        let flows: Mapped<FlowWatch> = Mapped::new(&object, "flows")?;
         for (place, flow) in plan.flows.iter().enumerate() {
             let (detail_offset, detail_size) = flow.watch.unwrap_or_default();
             let netns = net.hosts[flow.from].inode()?;
@@ -116,22 +116,22 @@ impl Probes {
         let has_background = !plan.events.is_empty();
         let among = |name: &OsStr, these: &[&str]| these.iter().any(|this| name == *this);
         let wanted = |name: &OsStr| match stage {
-            Stage::Guest => has_background || !among(name, &OF_BACKGROUND),
-            _ => among(name, &OF_CONNECTIONS),
+            Stage::Guest => has_background || !among(name, &BACKGROUND_PROBES),
+            _ => among(name, &CONNECTION_PROBES),
         };
-        let attached = watch.progs_mut().filter(|p| wanted(p.name()));
-        let watching = attached.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
+        let chosen = object.progs_mut().filter(|p| wanted(p.name()));
+        let attached = chosen.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             links,
-            watch_data: Mapped::new(&watch, ".data")?,
+            data: Mapped::new(&object, ".data")?,
             flows,
-            acks: Mapped::new(&watch, "ack_records")?,
-            idle: Mapped::new(&watch, "idle_ns")?,
+            acks: Mapped::new(&object, "ack_records")?,
+            idle: Mapped::new(&object, "idle_ns")?,
             flow_count: plan.flows.len(),
             bins: if stage == Stage::Guest { (plan.duration_ns / IDLE_BIN_NS) as usize } else { 0 },
             has_background,
-            watching,
-            _watch: watch,
+            attached,
+            _object: object,
         })
     }
 
@@ -140,13 +140,13 @@ impl Probes {
         self.links.set_zero(zero_ns);
         // Programs are attached one by one, so they may have seen an interrupt begin but not end. It would seem to last
         // for ever. The guest has a single processor, which executes this code, so no interrupt is in progress.
-        self.watch_data.set(DOES, if self.has_background { HAS_BACKGROUND } else { 0 });
-        self.watch_data.set(ZERO, zero_ns);
+        self.data.set(PROCESSOR_STATE, if self.has_background { HAS_BACKGROUND } else { 0 });
+        self.data.set(TIME_ZERO, zero_ns);
     }
 
     /// Detaches the programs and stops the links. No record is written after this.
     pub fn stop(&mut self) -> Result<()> {
-        self.watching.clear();
+        self.attached.clear();
         self.links.stop()
     }
 
@@ -157,7 +157,7 @@ impl Probes {
 
     /// Returns the counts of links, the idle time, and the numbers of records.
     pub fn counts(&self, plan: &Plan) -> RunRecord {
-        let (made, room) = (self.watch_data.get(MADE), self.acks.entries as u64);
+        let (made, room) = (self.data.get(RECORDS_MADE), self.acks.entries as u64);
         let (packet_records, missing) = self.links.counts();
         RunRecord {
             links: self.links.ends(plan),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_delays_nothing_and_what_is_lost_later_does() {
+    fn packets_dropped_at_the_queue_delay_nothing_but_later_losses_do() {
         let with = |fate| delay(&[(SENT, 0, 0), (fate, 0, 10)]).mean_ms(0, 20 * MS_NS);
         assert_eq!(with(QUEUE_DROP), 2.5);
         assert_eq!(with(LOST), 10.0);

@@ -19,7 +19,7 @@ use rates::Capacity;
 /// not the path, may have limited the flows.
 const BUSIEST: f64 = 0.8;
 /// Maximum size of a packet without payload, as a sender sends it to set up a connection.
-const LONGEST_EMPTY_PACKET_BYTES: u32 = 60;
+const MAX_EMPTY_PACKET_BYTES: u32 = 60;
 
 /// The results of a run before analysis.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
 
 fn carries_data(record: &PacketRecord, plan: &Plan) -> bool {
     let is_udp = plan.flows.get(usize::from(record.flow)).is_some_and(|f| f.cc.is_none());
-    record.towards_receiver() && (is_udp || record.bytes > LONGEST_EMPTY_PACKET_BYTES)
+    record.towards_receiver() && (is_udp || record.bytes > MAX_EMPTY_PACKET_BYTES)
 }
 
 /// Returns the share of each bin in which the processor was busy; empty if idle time was not measured.

@@ -20,9 +20,9 @@ const AFTER_THE_END: Duration = Duration::from_secs(5);
 /// shorter phases would leave a link with a stale delay after an idle time.
 const RTT_STEP: Duration = Duration::from_millis(100);
 /// Minimum size of a queue, which applies for example if the base RTT is 0.
-const LEAST_QUEUE_BYTES: u64 = 3000;
+const MIN_QUEUE_BYTES: u64 = 3000;
 /// Maximum burst: its tokens still fit into 64 bits.
-const MOST_BURST_BYTES: u64 = 1 << 30;
+const MAX_BURST_BYTES: u64 = 1 << 30;
 
 pub(super) struct LinkPlanner<'a> {
     pub scenario: &'a Scenario,
@@ -83,7 +83,7 @@ impl LinkPlanner<'_> {
             };
             let room = way.queue.as_ref().map_or(Queue::Bdp(1.0), |q| *q.get_ref());
             let (queue_bytes, mark_bytes) =
-                (bytes(room)?.max(LEAST_QUEUE_BYTES), way.mark_above.as_ref().map_or(Ok(0), |q| bytes(*q.get_ref()))?);
+                (bytes(room)?.max(MIN_QUEUE_BYTES), way.mark_above.as_ref().map_or(Ok(0), |q| bytes(*q.get_ref()))?);
             links[link].queue_bytes = queue_bytes;
             links[link].mark_bytes = mark_bytes;
         }
@@ -233,7 +233,7 @@ fn planned_police(police: &Police, mtu: u64) -> PlannedPolice {
         Queue::Bdp(_) => 0, // rejected by the check of the scenario
     };
     // a bucket smaller than a packet would let no packet pass
-    PlannedPolice { rate_bps: police.rate.get_ref().0, burst_bytes: burst_bytes.clamp(mtu, MOST_BURST_BYTES) }
+    PlannedPolice { rate_bps: police.rate.get_ref().0, burst_bytes: burst_bytes.clamp(mtu, MAX_BURST_BYTES) }
 }
 
 /// Returns phases whose delays are increased by half of a changing round-trip time.

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_of_both_sides_are_a_gates() {
+    fn a_lower_and_an_upper_limit_are_only_valid_for_a_gate() {
         let parse =
             |keys: &str| toml::from_str::<Expected>(&format!("metric = 'jain'\nsource = 'this project'\n{keys}"));
         let gate = |keys: &str| match parse(keys).map(|expected| expected.wanted) {

@@ -1,10 +1,10 @@
 //! Checks a scenario beyond TOML's syntax and types: references to names, and combinations of values.
 
 use super::congestion::{check_cc, check_objects, check_swap, check_tune};
+use super::field_error::{CheckResult, invalid, known, known_at, unique, within, within_whole};
 use super::file::{Event, Flow, Host, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use super::quantity::Queue;
-use super::wrong::{Checked, known, known_at, unique, within, within_whole, wrong};
 use crate::algorithms::object_name;
 use crate::results::METRICS;
 use hotcc_host::nearest::expected;
@@ -15,47 +15,47 @@ use toml::Spanned;
 const MAX_DURATION_S: f64 = 3600.0;
 const MAX_DELAY_MS: f64 = 60_000.0;
 /// Maximum jitter: the BPF program multiplies it, in ns, by a 32-bit random number, and the product must fit 64 bits.
-const MOST_JITTER_MS: f64 = 4000.0;
-const MOST_HOSTS: u32 = 200;
+const MAX_JITTER_MS: f64 = 4000.0;
+const MAX_HOSTS: u32 = 200;
 /// The actions of events.
 const EVENTS: [&str; 5] = ["swap", "tune", "change", "handover", "route"];
 /// Maximum number of flows, which are identified by port; see `bpf/lab/records.h`.
-pub(crate) const MOST_FLOWS: usize = 4096;
+pub(crate) const MAX_FLOWS: usize = 4096;
 
-pub(super) fn check(scenario: &Scenario) -> Checked {
+pub(super) fn check(scenario: &Scenario) -> CheckResult {
     within(&scenario.duration_s, "duration_s", 0.1, MAX_DURATION_S)?;
     within_whole(&scenario.series_ms, "series_ms", 1, 10_000)?;
     if scenario.seeds.is_empty() || scenario.flow.is_empty() || scenario.link.is_empty() {
-        return wrong(&scenario.duration_s, "a scenario needs at least one [[link]], one [[flow]] and one seed");
+        return invalid(&scenario.duration_s, "a scenario needs at least one [[link]], one [[flow]] and one seed");
     }
     if let Some(duplicate) =
         scenario.seeds.iter().enumerate().find_map(|(n, s)| scenario.seeds[..n].contains(s).then_some(s))
     {
-        return wrong(&scenario.duration_s, format!("duplicate seed {duplicate}: it would repeat the same run"));
+        return invalid(&scenario.duration_s, format!("duplicate seed {duplicate}: it would repeat the same run"));
     }
     unique(scenario.host.iter().map(|h| &h.name), "host")?;
     unique(scenario.link.iter().map(|l| &l.name), "link")?;
     unique(scenario.flow.iter().map(|f| &f.name), "flow")?;
     let mut names = BTreeSet::new();
     for host in &scenario.host {
-        within_whole(&host.count, "count", 1, MOST_HOSTS)?;
+        within_whole(&host.count, "count", 1, MAX_HOSTS)?;
         let (base, count) = (host.name.get_ref(), *host.count.get_ref());
         let numbered = |k: u32| if count == 1 { base.clone() } else { format!("{base}-{k}") };
         if let Some(name) = (1..=count).map(numbered).find(|name| !names.insert(name.clone())) {
-            return wrong(
+            return invalid(
                 &host.name,
                 format!("duplicate host name `{name}`: `count` numbers hosts as NAME-1, NAME-2, ..."),
             );
         }
     }
     if let Some((key, value)) = scenario.sysctls().find(|(key, _)| !is_network_sysctl(key)) {
-        return wrong(value, format!("invalid sysctl `{key}`: expected a key of a network namespace (net.*)"));
+        return invalid(value, format!("invalid sysctl `{key}`: expected a key of a network namespace (net.*)"));
     }
     let mut names = BTreeSet::new();
     for radio in &scenario.radio {
-        radio.get_ref().check().or_else(|why| wrong(radio, why.to_string()))?;
+        radio.get_ref().check().or_else(|why| invalid(radio, why.to_string()))?;
         if !names.insert(radio.get_ref().name()) {
-            return wrong(radio, format!("duplicate radio name `{}`", radio.get_ref().name()));
+            return invalid(radio, format!("duplicate radio name `{}`", radio.get_ref().name()));
         }
     }
     for link in &scenario.link {
@@ -66,19 +66,19 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
     for flow in &scenario.flow {
         check_flow(scenario, flow)?;
         flows += *flow.count.get_ref() as usize * scenario.host_count(flow.to.get_ref()) as usize;
-        if flows > MOST_FLOWS {
-            return wrong(&flow.count, format!("too many flows: expected at most {MOST_FLOWS} in total"));
+        if flows > MAX_FLOWS {
+            return invalid(&flow.count, format!("too many flows: expected at most {MAX_FLOWS} in total"));
         }
     }
     check_objects(scenario)?;
     for feeder in &scenario.feeder {
         known(&feeder.radio, "radio", radios(scenario))?;
-        feeder.readings.get_ref().check().or_else(|why| wrong(&feeder.readings, why.to_string()))?;
+        feeder.readings.get_ref().check().or_else(|why| invalid(&feeder.readings, why.to_string()))?;
         known(&feeder.towards, "host", scenario.host.iter().map(|h| h.name.get_ref().as_str()))?;
         for outage in &feeder.outages_s {
             let [from, until] = *outage.get_ref();
             if !(from >= 0.0 && until > from) {
-                return wrong(
+                return invalid(
                     outage,
                     format!("invalid outage [{from}, {until}]: expected [from, until] with 0 <= from < until"),
                 );
@@ -108,7 +108,7 @@ pub(super) fn check(scenario: &Scenario) -> Checked {
         for (name, case) in [("case", &entry.case), ("over", &entry.over)] {
             if let Some(key) = case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
                 let swept = scenario.sweep.keys().map(String::as_str);
-                return wrong(figure, format!("`{name}.{key}` is not swept: {}", expected(key, swept)));
+                return invalid(figure, format!("`{name}.{key}` is not swept: {}", expected(key, swept)));
             }
         }
     }
@@ -126,17 +126,17 @@ fn is_network_sysctl(key: &str) -> bool {
     key.starts_with("net.") && key.split('.').all(plain)
 }
 
-fn check_link(scenario: &Scenario, link: &Link) -> Checked {
+fn check_link(scenario: &Scenario, link: &Link) -> CheckResult {
     let [a, b] = link.between.get_ref();
     for name in [a, b] {
         let name = Spanned::new(link.between.span(), name.clone());
         known(&name, "host", scenario.host.iter().map(|h| h.name.get_ref().as_str()))?;
     }
     if a == b {
-        return wrong(&link.between, format!("link `{}` connects `{a}` to itself", link.name.get_ref()));
+        return invalid(&link.between, format!("link `{}` connects `{a}` to itself", link.name.get_ref()));
     }
     if scenario.host_count(a) > 1 && scenario.host_count(b) > 1 {
-        return wrong(
+        return invalid(
             &link.between,
             format!("`{a}` and `{b}` both have `count` > 1: one end of a link must be a single host"),
         );
@@ -150,16 +150,16 @@ fn check_link(scenario: &Scenario, link: &Link) -> Checked {
     Ok(())
 }
 
-fn check_offload(link: &Link, way: &Way) -> Checked {
+fn check_offload(link: &Link, way: &Way) -> CheckResult {
     let lossy = [&way.loss, &way.bit_error].into_iter().flatten().any(|p| p.get_ref().0 > 0.0);
     if lossy && *link.offload_segments.get_ref() > 1 {
-        return wrong(
+        return invalid(
             &link.offload_segments,
             "a link with loss needs `offload_segments = 1`: it drops single packets, not bundles",
         );
     }
     if way.police.is_some() && *link.offload_segments.get_ref() > 1 {
-        return wrong(
+        return invalid(
             &link.offload_segments,
             "a link with `police` needs `offload_segments = 1`: a bundle may exceed the burst for ever",
         );
@@ -167,16 +167,16 @@ fn check_offload(link: &Link, way: &Way) -> Checked {
     Ok(())
 }
 
-fn check_bounds(scenario: &Scenario) -> Checked {
+fn check_bounds(scenario: &Scenario) -> CheckResult {
     let names = scenario.flow.iter().filter_map(|flow| flow.cc.as_ref());
     let is_bound = |cc: &&Spanned<String>| ["oracle", "late-oracle"].contains(&object_name(cc.get_ref()));
     if let Some(cc) = names.filter(|_| *scenario.bounds.get_ref()).find(is_bound) {
-        return wrong(cc, "`bounds` adds a row of that name to the tables: rename the congestion control");
+        return invalid(cc, "`bounds` adds a row of that name to the tables: rename the congestion control");
     }
     let has_rate = |way: &Way| way.rate.is_some() || way.radio.is_some();
     let mut ways = scenario.link.iter().flat_map(|link| [link.both.with(&link.forward), link.both.with(&link.reverse)]);
     if *scenario.bounds.get_ref() && !ways.any(|way| has_rate(&way) && way.cell.is_none()) {
-        return wrong(
+        return invalid(
             &scenario.bounds,
             "`bounds` needs a link with a `rate` or a `radio` of its own: it knows the capacity",
         );
@@ -184,37 +184,37 @@ fn check_bounds(scenario: &Scenario) -> Checked {
     Ok(())
 }
 
-fn check_way(scenario: &Scenario, way: &Way) -> Checked {
+fn check_way(scenario: &Scenario, way: &Way) -> CheckResult {
     if let Some(radio) = &way.radio {
         known(radio, "radio", radios(scenario))?;
         if way.rate.is_some() {
-            return wrong(radio, "`radio` and `rate` conflict: the radio sets the rate; remove one");
+            return invalid(radio, "`radio` and `rate` conflict: the radio sets the rate; remove one");
         }
     }
     if way.rate.is_none() && way.radio.is_none() {
         if let Some(police) = &way.police {
-            return wrong(police, "`police` needs `rate` or `radio`: a policer limits a link that has a rate");
+            return invalid(police, "`police` needs `rate` or `radio`: a policer limits a link that has a rate");
         }
         for (queue, key) in [(&way.queue, "queue"), (&way.mark_above, "mark_above")] {
             if let Some(queue) = queue {
-                return wrong(queue, format!("`{key}` needs `rate` or `radio`: a link without a rate has no queue"));
+                return invalid(queue, format!("`{key}` needs `rate` or `radio`: a link without a rate has no queue"));
             }
         }
         if let Some(cell) = &way.cell {
-            return wrong(cell, "`cell` needs `rate` or `radio`: a link without a rate has no capacity to share");
+            return invalid(cell, "`cell` needs `rate` or `radio`: a link without a rate has no capacity to share");
         }
     }
     if let Some(police) = &way.police
         && matches!(police.get_ref().burst.get_ref(), Queue::Bdp(_))
     {
-        return wrong(&police.get_ref().burst, "a policer's `burst` is a size, e.g. `64kB` or `100packets`");
+        return invalid(&police.get_ref().burst, "a policer's `burst` is a size, e.g. `64kB` or `100packets`");
     }
     if let Some(cell) = way.cell.as_ref().filter(|cell| scenario.cells().get(cell.get_ref()) == Some(&1)) {
-        return wrong(cell, format!("cell `{}` has only one link: expected at least two", cell.get_ref()));
+        return invalid(cell, format!("cell `{}` has only one link: expected at least two", cell.get_ref()));
     }
     for (time, key, most) in [
         (&way.delay_ms, "delay_ms", MAX_DELAY_MS),
-        (&way.jitter_ms, "jitter_ms", MOST_JITTER_MS),
+        (&way.jitter_ms, "jitter_ms", MAX_JITTER_MS),
         (&way.reorder_ms, "reorder_ms", MAX_DELAY_MS),
     ] {
         if let Some(time) = time {
@@ -222,28 +222,28 @@ fn check_way(scenario: &Scenario, way: &Way) -> Checked {
         }
     }
     match (&way.reorder, &way.reorder_ms) {
-        (Some(reorder), None) => wrong(reorder, "`reorder` needs `reorder_ms`: the extra delay of reordered packets"),
-        (None, Some(time)) => wrong(time, "`reorder_ms` needs `reorder`: the share of packets to delay"),
+        (Some(reorder), None) => invalid(reorder, "`reorder` needs `reorder_ms`: the extra delay of reordered packets"),
+        (None, Some(time)) => invalid(time, "`reorder_ms` needs `reorder`: the share of packets to delay"),
         _ => Ok(()),
     }
 }
 
-fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
+fn check_flow(scenario: &Scenario, flow: &Flow) -> CheckResult {
     let hosts = || scenario.host.iter().map(|h| h.name.get_ref().as_str());
     known(&flow.from, "host", hosts())?;
     known(&flow.to, "host", hosts())?;
     if flow.from.get_ref() == flow.to.get_ref() {
-        return wrong(&flow.to, "a flow needs two different hosts, but `from` and `to` are the same");
+        return invalid(&flow.to, "a flow needs two different hosts, but `from` and `to` are the same");
     }
     if scenario.host_count(flow.from.get_ref()) > 1 {
-        return wrong(&flow.from, format!("`{}` has `count` > 1: a flow needs a single sender", flow.from.get_ref()));
+        return invalid(&flow.from, format!("`{}` has `count` > 1: a flow needs a single sender", flow.from.get_ref()));
     }
-    within_whole(&flow.count, "count", 1, MOST_FLOWS as u32)?;
+    within_whole(&flow.count, "count", 1, MAX_FLOWS as u32)?;
     let end = *scenario.duration_s.get_ref();
     let flows = *flow.count.get_ref() * scenario.host_count(flow.to.get_ref());
     let last = flow.start_s + flow.stagger_s * f64::from(flows - 1);
     if !(flow.start_s >= 0.0 && flow.stagger_s >= 0.0 && last < end) {
-        return wrong(
+        return invalid(
             &flow.name,
             format!("flow `{}` starts outside the run of {end} s: its last start is {last} s", flow.name.get_ref()),
         );
@@ -251,7 +251,7 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     if let Some(stop) = &flow.stop_s {
         within(stop, "stop_s", 0.0, end)?;
         if *stop.get_ref() <= last {
-            return wrong(
+            return invalid(
                 stop,
                 format!("invalid stop_s `{}`: expected more than the flow's last start, {last} s", stop.get_ref()),
             );
@@ -263,22 +263,22 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> Checked {
     if let Some(size) = &flow.write_bytes {
         within_whole(size, "write_bytes", 1, if flow.kind == Kind::Udp { 8972 } else { 1 << 20 })?;
         if flow.rate.is_none() {
-            return wrong(size, "`write_bytes` needs `rate`");
+            return invalid(size, "`write_bytes` needs `rate`");
         }
     }
     if let Some(paced) = flow.paced.as_ref().filter(|_| flow.kind == Kind::Udp) {
-        return wrong(paced, "`paced` does not apply to a UDP flow: its `rate` sets the time between its packets");
+        return invalid(paced, "`paced` does not apply to a UDP flow: its `rate` sets the time between its packets");
     }
     match (flow.kind, &flow.cc, &flow.rate) {
-        (Kind::Tcp, None, _) => wrong(&flow.name, format!("flow `{}` needs `cc`", flow.name.get_ref())),
-        (Kind::Udp, Some(cc), _) => wrong(cc, "`cc` does not apply to a UDP flow: UDP has no congestion control"),
-        (Kind::Udp, None, None) => wrong(&flow.name, format!("flow `{}` needs `rate`", flow.name.get_ref())),
+        (Kind::Tcp, None, _) => invalid(&flow.name, format!("flow `{}` needs `cc`", flow.name.get_ref())),
+        (Kind::Udp, Some(cc), _) => invalid(cc, "`cc` does not apply to a UDP flow: UDP has no congestion control"),
+        (Kind::Udp, None, None) => invalid(&flow.name, format!("flow `{}` needs `rate`", flow.name.get_ref())),
         (Kind::Udp, None, Some(_)) => Ok(()),
         (Kind::Tcp, Some(cc), _) => check_cc(cc, flow),
     }
 }
 
-fn check_event(scenario: &Scenario, event: &Event) -> Checked {
+fn check_event(scenario: &Scenario, event: &Event) -> CheckResult {
     within(&event.at_s, "at_s", 0.0, *scenario.duration_s.get_ref())?;
     let links = || scenario.link.iter().map(|l| l.name.get_ref().as_str());
     let hosts = || scenario.host.iter().map(|h| h.name.get_ref().as_str());
@@ -300,13 +300,13 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
         for (base, over) in [(&link.forward, &change.forward), (&link.reverse, &change.reverse)] {
             let changed = change.both.with(over);
             if let Some(queue) = changed.queue.or(changed.mark_above) {
-                return wrong(&queue, "`queue` and `mark_above` cannot change during a run");
+                return invalid(&queue, "`queue` and `mark_above` cannot change during a run");
             }
             if let Some(police) = changed.police {
-                return wrong(&police, "`police` cannot change during a run");
+                return invalid(&police, "`police` cannot change during a run");
             }
             if let Some(cell) = changed.cell {
-                return wrong(&cell, "`cell` cannot change during a run");
+                return invalid(&cell, "`cell` cannot change during a run");
             }
             let way = link.both.with(base).with(&change.both).with(over);
             check_way(scenario, &way)?;
@@ -318,7 +318,7 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
         known(&handover.link, "link", links())?;
         known(&handover.radio, "radio", radios(scenario))?;
         if !(0.0..=MAX_DELAY_MS).contains(&handover.gap_ms) {
-            return wrong(&event.at_s, format!("invalid gap_ms `{}`: expected 0 to {MAX_DELAY_MS}", handover.gap_ms));
+            return invalid(&event.at_s, format!("invalid gap_ms `{}`: expected 0 to {MAX_DELAY_MS}", handover.gap_ms));
         }
     }
     if let Some(route) = &event.route {
@@ -330,22 +330,22 @@ fn check_event(scenario: &Scenario, event: &Event) -> Checked {
     if actions == 1 {
         Ok(())
     } else {
-        wrong(&event.at_s, format!("an event needs exactly one of {}, not {actions}", EVENTS.join(", ")))
+        invalid(&event.at_s, format!("an event needs exactly one of {}, not {actions}", EVENTS.join(", ")))
     }
 }
 
 /// Checks `watch_paths`: only a sender uses the published changes, and only a `route` event causes changes.
-fn check_watch(scenario: &Scenario, host: &Host) -> Checked {
+fn check_watch(scenario: &Scenario, host: &Host) -> CheckResult {
     let name = host.name.get_ref();
     if !scenario.flow.iter().any(|flow| flow.kind == Kind::Tcp && flow.from.get_ref() == name) {
-        return wrong(
+        return invalid(
             &host.watch_paths,
             format!("`watch_paths` needs a TCP flow from `{name}`: only a sender uses the report"),
         );
     }
     let mut routes = scenario.event.iter().filter_map(|event| event.route.as_ref());
     if !routes.any(|route| route.host.get_ref() == name) {
-        return wrong(
+        return invalid(
             &host.watch_paths,
             format!("`watch_paths` needs a `route` event of `{name}`: nothing else changes its routes"),
         );

@@ -5,12 +5,12 @@
 
 mod check;
 mod congestion;
+mod field_error;
 mod file;
 mod pep;
 mod place;
 mod quantity;
 mod sweep;
-mod wrong;
 
 pub use file::{
     Change, Event, Feeder, Flow, Handover, Host, Kind, Link, Police, Publish, Route, Rx, Scenario, ScenarioError, Swap,

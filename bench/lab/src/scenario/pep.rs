@@ -1,7 +1,7 @@
 //! An ACKing border PEP: the hosts of its agents, and its fault.
 
+use super::field_error::{CheckResult, invalid, known, within_whole};
 use super::file::{Kind, Scenario};
-use super::wrong::{Checked, known, within_whole, wrong};
 use hotcc_lab_proto::plan::Fault;
 use serde::Deserialize;
 use toml::Spanned;
@@ -23,22 +23,22 @@ pub struct Pep {
     pub fault: Fault,
 }
 
-pub(super) fn check_peps(scenario: &Scenario) -> Checked {
+pub(super) fn check_peps(scenario: &Scenario) -> CheckResult {
     let hosts = || scenario.host.iter().map(|h| h.name.get_ref().as_str());
     for pep in &scenario.pep {
         known(&pep.border, "host", hosts())?;
         let border = pep.border.get_ref();
         if scenario.host_count(border) > 1 {
-            return wrong(&pep.border, format!("`{border}` has `count` > 1: the border of a PEP is a single host"));
+            return invalid(&pep.border, format!("`{border}` has `count` > 1: the border of a PEP is a single host"));
         }
         if pep.servers.get_ref().is_empty() {
-            return wrong(&pep.servers, "a PEP needs at least one server");
+            return invalid(&pep.servers, "a PEP needs at least one server");
         }
         for server in pep.servers.get_ref() {
             known(&Spanned::new(pep.servers.span(), server.clone()), "host", hosts())?;
             let sends = scenario.flow.iter().any(|f| f.kind == Kind::Tcp && f.from.get_ref() == server);
             if !sends || server == border {
-                return wrong(
+                return invalid(
                     &pep.servers,
                     format!("invalid PEP server `{server}`: expected a sender of TCP that is not the border"),
                 );
@@ -51,5 +51,5 @@ pub(super) fn check_peps(scenario: &Scenario) -> Checked {
             within_whole(delay, "delay_us", 50, 1_000_000)?;
         }
     }
-    scenario.pep.get(1).map_or(Ok(()), |second| wrong(&second.border, "more than one [[pep]]: expected at most one"))
+    scenario.pep.get(1).map_or(Ok(()), |second| invalid(&second.border, "more than one [[pep]]: expected at most one"))
 }

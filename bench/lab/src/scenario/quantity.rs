@@ -30,7 +30,7 @@ pub struct Probability(
 );
 
 const FASTEST_BPS: f64 = 1e11;
-const LONGEST_QUEUE_BYTES: f64 = 1e10;
+const MAX_QUEUE_BYTES: f64 = 1e10;
 
 /// Splits a text into a number and the unit after it.
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -73,14 +73,14 @@ impl Queue {
             "B" => Self::bytes(number),
             "kB" => Self::bytes(number * 1e3),
             "MB" => Self::bytes(number * 1e6),
-            "packets" if (1.0..=LONGEST_QUEUE_BYTES).contains(&number) => Some(Self::Packets(number as u64)),
+            "packets" if (1.0..=MAX_QUEUE_BYTES).contains(&number) => Some(Self::Packets(number as u64)),
             "BDP" if number > 0.0 && number <= 1e4 => Some(Self::Bdp(number)),
             _ => None,
         }
     }
 
     fn bytes(number: f64) -> Option<Self> {
-        (1.0..=LONGEST_QUEUE_BYTES).contains(&number).then_some(Self::Bytes(number as u64))
+        (1.0..=MAX_QUEUE_BYTES).contains(&number).then_some(Self::Bytes(number as u64))
     }
 }
 
@@ -102,10 +102,10 @@ impl<'de> Deserialize<'de> for Queue {
             Plain::Number(number) => (Self::bytes(number), number.to_string()),
             Plain::Text(text) => (Self::parse(&text), text),
         };
-        let wrong = || {
+        let invalid = || {
             D::Error::custom(format!("invalid queue `{given}`: expected a size, e.g. `64kB`, `100packets` or `1.5BDP`"))
         };
-        found.ok_or_else(wrong)
+        found.ok_or_else(invalid)
     }
 }
 
@@ -136,18 +136,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_and_queues_as_people_write_them() {
+    fn rates_and_queues_are_parsed() {
         assert_eq!(Rate::parse("5Mbit/s"), Some(Rate(5_000_000)));
         assert_eq!(Rate::parse("1.5 Gbit/s"), Some(Rate(1_500_000_000)));
-        for wrong in ["5", "5Mbit", "5MB/s", "-1Mbit/s", "0bit/s", "101Gbit/s", "NaNbit/s", "Mbit/s"] {
-            assert_eq!(Rate::parse(wrong), None, "{wrong}");
+        for invalid in ["5", "5Mbit", "5MB/s", "-1Mbit/s", "0bit/s", "101Gbit/s", "NaNbit/s", "Mbit/s"] {
+            assert_eq!(Rate::parse(invalid), None, "{invalid}");
         }
         assert_eq!(Queue::parse("51200B"), Some(Queue::Bytes(51200)));
         assert_eq!(Queue::parse("64kB"), Some(Queue::Bytes(64_000)));
         assert_eq!(Queue::parse("100 packets"), Some(Queue::Packets(100)));
         assert_eq!(Queue::parse("1.5BDP"), Some(Queue::Bdp(1.5)));
-        for wrong in ["0B", "64", "64KB", "0packets", "0BDP", "-1B"] {
-            assert_eq!(Queue::parse(wrong), None, "{wrong}");
+        for invalid in ["0B", "64", "64KB", "0packets", "0BDP", "-1B"] {
+            assert_eq!(Queue::parse(invalid), None, "{invalid}");
         }
         assert_eq!(Rate(2_500_000).to_string(), "2.5Mbit/s");
     }

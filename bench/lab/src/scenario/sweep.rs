@@ -3,9 +3,9 @@
 
 use super::check::check;
 use super::congestion::{check_event_ccs, check_variants, check_watches};
+use super::field_error::FieldError;
 use super::file::{Scenario, ScenarioError};
 use super::place::Place;
-use super::wrong::Wrong;
 use crate::algorithms::{self, object_name};
 use crate::results::RunId;
 use crate::traces::TraceFiles;
@@ -143,13 +143,13 @@ impl Source {
         for case in &cases {
             let name = case.run(0).case_name();
             if !names.insert(name.clone()) {
-                return Err(source.wrong(&(0..0), format!("duplicate case {name}: a value is swept twice")));
+                return Err(source.error_at(&(0..0), format!("duplicate case {name}: a value is swept twice")));
             }
         }
         let scenarios: Vec<Scenario> = cases.into_iter().map(|case| case.scenario).collect();
         check_watches(&scenarios, &|cc| algorithms::state(cc, None))
             .and_then(|()| check_event_ccs(&scenarios))
-            .map_err(|wrong| source.wrong_in_case(wrong))?;
+            .map_err(|error| source.error_in_case(error))?;
         Ok(source)
     }
 
@@ -157,7 +157,7 @@ impl Source {
     pub(crate) fn check_watched_fields(&self) -> Result<(), ScenarioError> {
         let scenarios: Vec<Scenario> = self.cases()?.into_iter().map(|case| case.scenario).collect();
         check_watches(&scenarios, &|cc| algorithms::state(cc, Some(self.directory())))
-            .map_err(|wrong| self.wrong_in_case(wrong))
+            .map_err(|error| self.error_in_case(error))
     }
 
     /// Returns the directory in which the files that the scenario names are looked up.
@@ -165,9 +165,9 @@ impl Source {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    fn wrong_in_case(&self, (case, wrong): (usize, Wrong)) -> ScenarioError {
+    fn error_in_case(&self, (case, error): (usize, FieldError)) -> ScenarioError {
         let values = self.combinations().into_iter().nth(case).unwrap_or_default();
-        line(&self.path, &self.with(&values), &wrong.span, wrong.what)
+        line(&self.path, &self.with(&values), &error.span, error.what)
     }
 
     /// Checks that every `"$key"` is swept.
@@ -189,7 +189,7 @@ impl Source {
             start += line.len();
         }
         let what = format!("cannot replace `${unknown}`: `{unknown}` is not swept: {}", expected(&unknown, swept));
-        Err(self.wrong(&(start..start), what))
+        Err(self.error_at(&(start..start), what))
     }
 
     /// Returns where trace files are looked up: first beside the scenario file.
@@ -222,7 +222,7 @@ impl Source {
         values.values().fold(self.text.clone(), |text, value| value.put_into(&text))
     }
 
-    fn wrong(&self, span: &Range<usize>, what: String) -> ScenarioError {
+    fn error_at(&self, span: &Range<usize>, what: String) -> ScenarioError {
         line(&self.path, &self.text, span, what)
     }
 
@@ -265,7 +265,7 @@ impl Source {
         if scenario.name.is_empty() {
             scenario.name = self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         }
-        let at_line = |wrong: Wrong| line(&self.path, &text, &wrong.span, wrong.what);
+        let at_line = |error: FieldError| line(&self.path, &text, &error.span, error.what);
         check_variants(&scenario).map_err(at_line)?;
         put_variants(&mut scenario);
         check(&scenario).map_err(at_line)?;

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_list_is_refused() {
+    fn an_invalid_list_is_rejected() {
         let right = "[[trace]]\nname = 'a'\naddress = 'http://x/a'\nlicence = 'MIT'\nbytes = 1\nformat = 'mahimahi'\n\
                      summary = 's'\nsha256 = '0000000000000000000000000000000000000000000000000000000000000000'\n";
         assert_eq!(List::parse(right).unwrap().traces.len(), 1);

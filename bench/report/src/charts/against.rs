@@ -14,7 +14,7 @@ const HEIGHT: f64 = 210.0;
 const LEFT: f64 = 190.0;
 const RIGHT: f64 = 700.0;
 /// Least extent of the logarithmic axis to either side of 1; it extends further if the ratios need it.
-const LEAST_SPAN: f64 = 2.0;
+const MIN_SPAN: f64 = 2.0;
 const TICKS: [f64; 9] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
 const STRIPS: [(&str, &str, f64); 2] =
     [("throughput_mbps", "throughput", 70.0), ("queue_delay_p95_ms", "p95 queueing delay", 125.0)];
@@ -32,8 +32,8 @@ pub fn svg(rows: &[Row], cc: &str, other: &str, what: &str, simulated: bool) -> 
     };
     let strips = STRIPS.map(|(metric, name, y)| (name, y, ratios(metric)));
     let all = || strips.iter().flat_map(|(_, _, ratios)| ratios).copied().filter(|ratio| *ratio > 0.0);
-    let least = all().fold(1.0 / LEAST_SPAN, f64::min) * 0.9;
-    let most = all().fold(LEAST_SPAN, f64::max) * 1.1;
+    let least = all().fold(1.0 / MIN_SPAN, f64::min) * 0.9;
+    let most = all().fold(MIN_SPAN, f64::max) * 1.1;
     let x = |ratio: f64| LEFT + (ratio / least).ln() / (most / least).ln() * (RIGHT - LEFT);
     let medians: Vec<f64> = strips.iter().filter_map(|(_, _, ratios)| median(ratios)).collect();
     let [throughput, delay] = medians[..] else {

@@ -14,7 +14,7 @@ const RIGHT: f64 = 740.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 370.0;
 /// Shorter delays are drawn at this value: a bound may have no delay, and the axis is logarithmic.
-const LEAST_DELAY_MS: f64 = 5.0;
+const MIN_DELAY_MS: f64 = 5.0;
 const TICKS_MS: [f64; 12] = [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, 1e4, 2e4];
 /// Least distance between the baselines of two names.
 const LINE: f64 = 15.0;
@@ -30,10 +30,9 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
     let low = |s: &Standing| s.share.interval().map_or(s.share.mean, |(low, _)| low);
     let least_share = standings.iter().map(low).fold(1.0, f64::min);
     let floor = ((least_share - 0.02) * 20.0).floor() / 20.0;
-    let most_ms = standings.iter().map(|s| s.delay_p95_ms).fold(LEAST_DELAY_MS * 4.0, f64::max) * 2.5;
-    let x = |ms: f64| {
-        LEFT + (ms.max(LEAST_DELAY_MS) / LEAST_DELAY_MS).ln() / (most_ms / LEAST_DELAY_MS).ln() * (RIGHT - LEFT)
-    };
+    let most_ms = standings.iter().map(|s| s.delay_p95_ms).fold(MIN_DELAY_MS * 4.0, f64::max) * 2.5;
+    let x =
+        |ms: f64| LEFT + (ms.max(MIN_DELAY_MS) / MIN_DELAY_MS).ln() / (most_ms / MIN_DELAY_MS).ln() * (RIGHT - LEFT);
     let y = |share: f64| BOTTOM - (share - floor) / (1.02 - floor) * (BOTTOM - TOP);
     let places: Vec<(f64, f64)> = standings.iter().map(|s| (x(s.delay_p95_ms), y(s.share.mean))).collect();
     let names = names(standings, &places);

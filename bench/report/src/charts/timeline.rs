@@ -18,13 +18,13 @@ use std::path::Path;
 
 const WIDTH: i32 = 960;
 /// Numbers of flows and links that a panel has room for.
-const MOST_FLOWS: usize = 8;
-const MOST_LINKS: usize = 4;
-const MOST_EVENTS: usize = 30;
+const MAX_FLOWS: usize = 8;
+const MAX_LINKS: usize = 4;
+const MAX_EVENTS: usize = 30;
 /// Number of buckets along the time axis: one point for every two or three CSS pixels.
 const BUCKETS: f64 = 320.0;
 /// Style of the first link; the styles before it are for flows.
-const LINK_STYLE: usize = MOST_FLOWS;
+const LINK_STYLE: usize = MAX_FLOWS;
 
 const FLOW_COLUMNS: [&str; 4] = ["delivery_rate_bps", "cwnd", "srtt_us", "rtt_us"];
 const LINK_COLUMNS: [&str; 4] = ["capacity_bps", "sinr_db", "queue_bytes", "sent_bytes"];
@@ -146,7 +146,7 @@ pub fn draw(
     let problems = recording.flows.problem.iter().chain(&recording.links.problem);
     let problems = html! { @for problem in problems { (note(problem)) } };
     // numbered as in the list below the chart, which includes events without a time
-    let numbered = run.events.iter().enumerate().take(MOST_EVENTS);
+    let numbered = run.events.iter().enumerate().take(MAX_EVENTS);
     let events: Vec<(usize, f64)> = numbered.filter_map(|(k, event)| Some((k + 1, event_time(event)?))).collect();
     let queues = shown.links.iter().map(|(link, style)| (*style, format!("{} (link)", link.name)));
     let Some(chart) = chart(shown, title, &events, queues, ranges)? else {
@@ -157,8 +157,8 @@ pub fn draw(
     Ok(html! {
         (problems)
         (chart)
-        @if flows > MOST_FLOWS { (note(&format!("The first {MOST_FLOWS} of {flows} flows are drawn."))) }
-        @if !run.events.is_empty() { ul.events aria-label="events" { (items(numbered, MOST_EVENTS)) } }
+        @if flows > MAX_FLOWS { (note(&format!("The first {MAX_FLOWS} of {flows} flows are drawn."))) }
+        @if !run.events.is_empty() { ul.events aria-label="events" { (items(numbered, MAX_EVENTS)) } }
     })
 }
 
@@ -215,7 +215,7 @@ fn flow_styles(run: &RunSummary, series: impl Fn(&str) -> usize) -> Vec<(&str, &
     let distinct = by_cc.iter().enumerate().all(|(k, style)| !by_cc[..k].contains(style));
     let style = |k: usize| if distinct { by_cc[k] } else { k };
     let named = run.flows.iter().enumerate().map(|(k, flow)| (flow.name.as_str(), flow.cc.as_str(), style(k)));
-    named.take(MOST_FLOWS).collect()
+    named.take(MAX_FLOWS).collect()
 }
 
 /// Returns the links that carried at least a tenth of what the busiest link did (the ACKs' way back does not), and the
@@ -229,7 +229,7 @@ fn shown_links(links: &[Series]) -> (Vec<&Series>, Option<&Series>) {
     let narrow = shown.iter().filter(|link| !link.columns[CAPACITY_BPS].is_empty());
     let bottleneck = narrow.min_by(|a, b| capacity(a).total_cmp(&capacity(b)).then(queue(b).total_cmp(&queue(a))));
     let bottleneck = bottleneck.copied();
-    (shown.into_iter().take(MOST_LINKS).collect(), bottleneck)
+    (shown.into_iter().take(MAX_LINKS).collect(), bottleneck)
 }
 
 fn bucket_width(duration: f64) -> f64 {

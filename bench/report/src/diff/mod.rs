@@ -11,12 +11,12 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use verdict::{Better, Judged, Pair, Verdict, judge};
+use verdict::{Better, Comparison, Pair, Verdict, judge};
 
 /// Files that a run writes.
 const FILES: [&str; 3] = ["summary.json", "flows.csv", "links.csv"];
 /// With more flows than this, only the run's figures are compared.
-const MOST_FLOWS: usize = 8;
+const MAX_FLOWS: usize = 8;
 
 /// The comparison of B with A.
 #[derive(Clone, Debug, Serialize)]
@@ -74,7 +74,7 @@ pub struct FigureDiff {
     pub better: Better,
     /// The verdict on its differences.
     #[serde(flatten)]
-    pub judged: Judged,
+    pub comparison: Comparison,
 }
 
 impl Diff {
@@ -87,7 +87,7 @@ impl Diff {
     /// Returns the number of figures with that verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
-        self.figures().filter(|figure| figure.judged.verdict == verdict).count()
+        self.figures().filter(|figure| figure.comparison.verdict == verdict).count()
     }
 
     fn figures(&self) -> impl Iterator<Item = &FigureDiff> {
@@ -178,7 +178,7 @@ fn compare_case(case: &Case, runs: &[(&RunSummary, &RunSummary)], margin: f64, i
         runs.iter().flat_map(|(a, b)| a.flows.iter().chain(&b.flows)).map(|f| &*f.name).collect();
     let several = names.len() > 1;
     let mut subjects: Vec<Option<&str>> = vec![None];
-    if several && names.len() <= MOST_FLOWS {
+    if several && names.len() <= MAX_FLOWS {
         subjects.extend(names.into_iter().map(Some));
     }
     let mut figures = Vec::new();
@@ -196,9 +196,9 @@ fn compare_case(case: &Case, runs: &[(&RunSummary, &RunSummary)], margin: f64, i
             };
             let figure = |run: &RunSummary| figure(run).filter(|value| value.is_finite());
             let pairs: Vec<Pair> = runs.iter().map(|(a, b)| (figure(a), figure(b))).collect();
-            if let Some(judged) = judge(metric, &pairs, margin, identical) {
+            if let Some(comparison) = judge(metric, &pairs, margin, identical) {
                 let flow = flow.map(str::to_owned);
-                figures.push(FigureDiff { flow, metric, meaning, better: Better::of(metric), judged });
+                figures.push(FigureDiff { flow, metric, meaning, better: Better::of(metric), comparison });
             }
         }
     }

@@ -8,7 +8,7 @@ use hotcc_lab::plural::counted;
 use std::fmt::Write as _;
 
 /// Number of runs that are listed before a line says how many more there are.
-const MOST_LISTED: usize = 10;
+const MAX_LISTED: usize = 10;
 
 impl Diff {
     /// Returns the comparison as text.
@@ -22,11 +22,11 @@ impl Diff {
             let value = |value: &Option<String>| value.as_deref().map_or("none".to_owned(), short);
             let _ = writeln!(out, "differs: {}: {} -> {}", change.what, value(&change.a), value(&change.b));
         }
-        for run in self.left_out.iter().take(MOST_LISTED) {
+        for run in self.left_out.iter().take(MAX_LISTED) {
             let _ = writeln!(out, "left out: {}, seed {}: {}", case_text(&run.run.case), run.run.seed, run.why);
         }
-        if self.left_out.len() > MOST_LISTED {
-            let _ = writeln!(out, "left out: {} more", self.left_out.len() - MOST_LISTED);
+        if self.left_out.len() > MAX_LISTED {
+            let _ = writeln!(out, "left out: {} more", self.left_out.len() - MAX_LISTED);
         }
         for case in &self.cases {
             case_lines(&mut out, case);
@@ -63,7 +63,7 @@ impl Diff {
 
 /// Returns whether chance can have affected a figure: the interval of its difference has a width.
 fn is_tested(figure: &FigureDiff) -> bool {
-    figure.judged.difference.and_then(|difference| difference.half_width).is_some_and(|half| half > 0.0)
+    figure.comparison.difference.and_then(|difference| difference.half_width).is_some_and(|half| half > 0.0)
 }
 
 fn case_lines(out: &mut String, case: &CaseDiff) {
@@ -73,7 +73,7 @@ fn case_lines(out: &mut String, case: &CaseDiff) {
         out.push_str("  identical, byte for byte\n");
         return;
     }
-    let (same, told): (Vec<_>, Vec<_>) = case.figures.iter().partition(|f| f.judged.verdict == Verdict::Same);
+    let (same, told): (Vec<_>, Vec<_>) = case.figures.iter().partition(|f| f.comparison.verdict == Verdict::Same);
     let width = told.iter().map(|figure| name(figure).chars().count()).max().unwrap_or(0).max(6);
     if !told.is_empty() {
         let _ = writeln!(
@@ -83,25 +83,25 @@ fn case_lines(out: &mut String, case: &CaseDiff) {
         );
     }
     for figure in told {
-        let judged = &figure.judged;
+        let comparison = &figure.comparison;
         let value = |value: Option<f64>| value.map_or("–".to_owned(), number);
-        let difference = judged.difference.map_or("–".to_owned(), |difference| match difference.interval() {
+        let difference = comparison.difference.map_or("–".to_owned(), |difference| match difference.interval() {
             Some((low, high)) => format!("{} [{}, {}]", signed(difference.mean), signed(low), signed(high)),
             None => signed(difference.mean),
         });
-        let share = match (judged.difference, judged.a) {
+        let share = match (comparison.difference, comparison.a) {
             (Some(difference), Some(a)) if a != 0.0 => format!("{:+.1} %", difference.mean / a.abs() * 100.0),
             _ => "–".to_owned(),
         };
-        let note = judged.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
+        let note = comparison.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
         let _ = writeln!(
             out,
             "  {:width$}  {:9}  {:>10}  {:>10}  {difference:>28}  {share:>8}  {}{note}",
             name(figure),
             figure.better,
-            value(judged.a),
-            value(judged.b),
-            judged.verdict
+            value(comparison.a),
+            value(comparison.b),
+            comparison.verdict
         );
     }
     if !same.is_empty() {

@@ -74,7 +74,7 @@ impl fmt::Display for Verdict {
 
 /// A figure of the same seeds in A and B.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
+pub struct Comparison {
     /// A's mean over the pairs in which both sides have the figure.
     pub a: Option<f64>,
     /// B's mean over these pairs.
@@ -102,7 +102,7 @@ const SIGNS: usize = 6;
 ///
 /// Returns `None` if no run has the figure.
 #[must_use]
-pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Option<Judged> {
+pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Option<Comparison> {
     if pairs.iter().all(|(a, b)| a.is_none() && b.is_none()) {
         return None;
     }
@@ -112,18 +112,18 @@ pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Opti
     let lost = pairs.iter().filter(|(a, b)| a.is_some() && b.is_none()).count();
     let gained = pairs.iter().filter(|(a, b)| a.is_none() && b.is_some()).count();
     let (a, b) = (mean(|pair| pair.0), mean(|pair| pair.1));
-    let judged = |verdict, note: Option<String>| Some(Judged { a, b, difference, verdict, note });
+    let comparison = |verdict, note: Option<String>| Some(Comparison { a, b, difference, verdict, note });
     if identical {
-        return judged(Verdict::Same, Some("identical".to_owned()));
+        return comparison(Verdict::Same, Some("identical".to_owned()));
     }
     if let Some((verdict, note)) = judge_absent(metric, pairs.len(), lost, gained) {
-        return judged(verdict, Some(note));
+        return comparison(verdict, Some(note));
     }
     let absent = (lost + gained > 0)
         .then(|| format!("only one side has this figure in {} of {} pairs", lost + gained, pairs.len()));
-    let (Some(difference), Some(a)) = (difference, a) else { return judged(Verdict::CannotTell, absent) };
+    let (Some(difference), Some(a)) = (difference, a) else { return comparison(Verdict::CannotTell, absent) };
     let Some((low, high)) = difference.interval() else {
-        return judged(Verdict::CannotTell, absent.or_else(|| Some("one seed is not enough".to_owned())));
+        return comparison(Verdict::CannotTell, absent.or_else(|| Some("one seed is not enough".to_owned())));
     };
     // a difference in the last bits of a sum is no change
     let noise = 1e-12 * a.abs();
@@ -136,7 +136,7 @@ pub fn judge(metric: &str, pairs: &[Pair], margin: f64, identical: bool) -> Opti
     } else {
         Verdict::CannotTell
     };
-    judged(verdict, absent)
+    comparison(verdict, absent)
 }
 
 fn directed(better: Better, rose: bool) -> Verdict {
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn differences_by_hand() {
         let pairs = [(Some(10.0), Some(12.0)), (Some(20.0), Some(22.5)), (Some(30.0), Some(33.0))];
-        let judged = judge("throughput_mbps", &pairs, 0.02, false).unwrap();
-        assert_eq!((judged.a, judged.b), (Some(20.0), Some(22.5)));
-        let difference = judged.difference.unwrap();
+        let comparison = judge("throughput_mbps", &pairs, 0.02, false).unwrap();
+        assert_eq!((comparison.a, comparison.b), (Some(20.0), Some(22.5)));
+        let difference = comparison.difference.unwrap();
         assert!((difference.mean - 2.5).abs() < 1e-12);
         assert!((difference.half_width.unwrap() - 4.302_652_729_911_275 * 0.5 / 3f64.sqrt()).abs() < 1e-9);
     }
@@ -217,8 +217,11 @@ mod tests {
     #[test]
     fn one_seed_cannot_tell() {
         let pair = [(Some(10.0), Some(50.0))];
-        let judged = judge("throughput_mbps", &pair, 0.02, false).unwrap();
-        assert_eq!((judged.verdict, judged.note.as_deref()), (Verdict::CannotTell, Some("one seed is not enough")));
+        let comparison = judge("throughput_mbps", &pair, 0.02, false).unwrap();
+        assert_eq!(
+            (comparison.verdict, comparison.note.as_deref()),
+            (Verdict::CannotTell, Some("one seed is not enough"))
+        );
         let same = [(Some(10.0), Some(10.0))];
         assert_eq!(judge("jain", &same, 0.02, false).unwrap().verdict, Verdict::CannotTell);
         assert_eq!(judge("jain", &same, 0.02, true).unwrap().verdict, Verdict::Same);
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_reached_is_not_passed_over() {
+    fn a_figure_that_one_side_never_reached_decides_the_verdict() {
         let pairs = |lost: usize, both: usize| -> Vec<Pair> {
             let unlucky = std::iter::repeat_n((Some(5.0), None), lost);
             unlucky.chain(std::iter::repeat_n((Some(5.0), Some(1.0)), both)).collect()

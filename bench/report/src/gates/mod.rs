@@ -19,13 +19,14 @@ type Swept = BTreeMap<String, String>;
 
 /// A gate, and the verdict of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Judged {
+pub struct GateResult {
     /// Name of the scenario.
     pub scenario: String,
     /// Name of the gate.
     pub gate: String,
     /// The limits as text.
-    pub asked: String,
+    #[serde(rename = "asked")]
+    pub limit: String,
     /// The figure that decides, as text.
     pub figure: String,
     /// Whether the limits are held. `None` if no run has the figure, or if there are no limits.
@@ -38,7 +39,7 @@ pub struct Judged {
     pub known: bool,
 }
 
-impl Judged {
+impl GateResult {
     /// Returns the verdict as text: `held`, `missed in 2 of 36 cases`, `held so far, 3 of 36 runs`.
     #[must_use]
     pub fn verdict(&self) -> String {
@@ -61,12 +62,12 @@ impl Judged {
 }
 
 /// Judges the gates of the scenario whose results these are, in the order of the file.
-pub fn judge(directory: &Path) -> Result<Vec<Judged>> {
+pub fn judge(directory: &Path) -> Result<Vec<GateResult>> {
     let results = Results::read(directory)?;
     let source = Source::read(&directory.join("scenario.toml"))?;
     let cases = source.cases()?;
     let gates = cases.first().map_or(0, |case| case.scenario.expected.len());
-    Ok((0..gates).filter_map(|place| judged(place, &cases, &results)).collect())
+    Ok((0..gates).filter_map(|place| gate_result(place, &cases, &results)).collect())
 }
 
 /// One case's figure.
@@ -77,7 +78,7 @@ struct Figure<'a> {
     excess: f64,
 }
 
-fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
+fn gate_result(place: usize, cases: &[Case], results: &Results) -> Option<GateResult> {
     // limits may be swept; the rest is the same in each case
     let of_case = |case: &Case| case.scenario.expected[place].get_ref().clone();
     let expected = of_case(cases.first()?);
@@ -115,9 +116,9 @@ fn judged(place: usize, cases: &[Case], results: &Results) -> Option<Judged> {
     };
     let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0).count();
     let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
-    Some(Judged {
+    Some(GateResult {
         scenario: results.manifest.scenario.clone(),
-        asked: asked(&expected, &limits),
+        limit: limit_text(&expected, &limits),
         figure: decisive(&of_cases, &gate, &limits, has_limits, found.len()),
         holds: (has_limits && !found.is_empty()).then_some(beyond == 0),
         cases: (if gate.of == Of::Median { of_cases.len() } else { found.len() }, beyond),
@@ -143,7 +144,7 @@ fn excess(value: f64, gate: &Gate) -> f64 {
 }
 
 /// Formats the limits: `median at least 1`, `each at most 0.6, or itself at most 15 ms`.
-fn asked(expected: &Expected, limits: &BTreeMap<&Swept, Gate>) -> String {
+fn limit_text(expected: &Expected, limits: &BTreeMap<&Swept, Gate>) -> String {
     let itself = unit(&expected.metric);
     let unit = if expected.over.is_empty() { itself } else { "" };
     let range = |limit: fn(&Gate) -> Option<f64>| {

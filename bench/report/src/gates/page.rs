@@ -1,6 +1,6 @@
 //! A document's table of gates.
 
-use super::{Judged, judge};
+use super::{GateResult, judge};
 use crate::html::{Cell, Table};
 use crate::markdown::heading;
 use anyhow::{Context, Result};
@@ -12,7 +12,7 @@ use std::path::Path;
 const BEGIN: &str = "<!-- gates: ";
 const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of gates -->\n";
-const COLUMNS: [&str; 5] = ["gate", "asked", "figure", "verdict", "scenario"];
+const COLUMNS: [&str; 5] = ["gate", "limit", "figure", "verdict", "scenario"];
 const VERDICT: usize = 3;
 const SCENARIO: usize = 4;
 
@@ -40,7 +40,7 @@ pub fn refreshed(document: &str, results: &Path) -> Result<String> {
 }
 
 /// Returns each scenario's gates, and the kernel (or the simulator) that they were run on.
-fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, Vec<Judged>)>> {
+fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, Vec<GateResult>)>> {
     let below = |path: &Path, prefix: &str| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries
@@ -63,7 +63,7 @@ fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, 
     Ok(all)
 }
 
-fn part(old: &str, new: &[(String, Vec<Judged>)]) -> String {
+fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {
     let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for row in old_rows(old) {
         rows.entry(row[SCENARIO].clone()).or_default().push(row);
@@ -93,8 +93,8 @@ fn part(old: &str, new: &[(String, Vec<Judged>)]) -> String {
     format!("\n{}. {state}.\n\n{}\n", heading(kernel), table.markdown())
 }
 
-fn row(gate: &Judged) -> Row {
-    vec![gate.gate.clone(), gate.asked.clone(), gate.figure.clone(), gate.verdict(), gate.scenario.clone()]
+fn row(gate: &GateResult) -> Row {
+    vec![gate.gate.clone(), gate.limit.clone(), gate.figure.clone(), gate.verdict(), gate.scenario.clone()]
 }
 
 fn old_rows(part: &str) -> impl Iterator<Item = Row> {
@@ -105,7 +105,7 @@ fn old_rows(part: &str) -> impl Iterator<Item = Row> {
 
 /// Returns the gates as text, for a terminal.
 #[must_use]
-pub fn text(gates: &[Judged]) -> String {
+pub fn text(gates: &[GateResult]) -> String {
     let cells = gates.iter().map(|gate| row(gate).into_iter().map(Cell::Text).collect()).collect();
     Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: cells, ..Table::default() }.markdown()
 }

@@ -46,18 +46,18 @@ fn results(directory: &Path, rtts_ms: &[f64], gate: &str) {
 }
 
 /// Returns the limits, the figure that decides, and the verdict.
-fn judged(rtts_ms: &[f64], gate: &str) -> [String; 3] {
+fn result_of(rtts_ms: &[f64], gate: &str) -> [String; 3] {
     let scratch = tempfile::tempdir().unwrap();
     results(scratch.path(), rtts_ms, &format!("gate = \"x\"\n{gate}"));
     let [gate] = &judge(scratch.path()).unwrap()[..] else { panic!("one gate") };
-    [gate.asked.clone(), gate.figure.clone(), gate.verdict()]
+    [gate.limit.clone(), gate.figure.clone(), gate.verdict()]
 }
 
 #[test]
 fn each_case_or_their_median_decides() {
     let rtts_ms = [24.0, 28.0, 40.0];
     let delay = "metric = \"queue_delay_p95_ms\"\n";
-    let of = |gate: &str| judged(&rtts_ms, &format!("{delay}{gate}"));
+    let of = |gate: &str| result_of(&rtts_ms, &format!("{delay}{gate}"));
     assert_eq!(of("at_most = 29"), ["each at most 29 ms", "30 at path=c", "missed in 1 of 3 cases"]);
     assert_eq!(of("at_most = 29\nof = \"median\""), ["median at most 29 ms", "12", "held"]);
     assert_eq!(
@@ -72,10 +72,10 @@ fn each_case_or_their_median_decides() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_runs_are_reported() {
     let gate = "metric = \"queue_delay_p95_ms\"\nat_most = 29";
-    assert_eq!(judged(&[24.0], gate)[1..], ["6 at path=a", "held so far, 1 of 3 runs"]);
-    assert_eq!(judged(&[], gate)[1..], ["–", "not run"]);
+    assert_eq!(result_of(&[24.0], gate)[1..], ["6 at path=a", "held so far, 1 of 3 runs"]);
+    assert_eq!(result_of(&[], gate)[1..], ["–", "not run"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_document_keeps_rows_of_scenarios_without_results() {
     let scratch = tempfile::tempdir().unwrap();
     let gate = "gate = \"delay\"\nmetric = \"queue_delay_p95_ms\"\nat_most = 29";
     results(&scratch.path().join("x-alone/simulator"), &[24.0, 28.0, 30.0], gate);
-    let document = "a\n<!-- gates: x simulator -->\n\n| gate | asked | figure | verdict | scenario |\n| - | - | - | - | - |\n\
+    let document = "a\n<!-- gates: x simulator -->\n\n| gate | limit | figure | verdict | scenario |\n| - | - | - | - | - |\n\
                     | old | at most 1 | 2 | missed | x-alone |\n| kept | at most 1 | 2 | missed | x-beside |\n\
                     <!-- end of gates -->\nb\n";
     let new = refreshed(document, scratch.path()).unwrap();

@@ -68,7 +68,7 @@ fn flows_of_a_congestion_control_are_averaged_and_others_kept_apart() {
 }
 
 #[test]
-fn the_papers_stand_beside_ours() {
+fn the_report_compares_our_figures_with_the_papers() {
     let dir = tempfile::tempdir().unwrap();
     let runs: Vec<_> = [(1, 9.0), (2, 10.0), (3, 11.0)]
         .map(|(seed, mbps)| {
@@ -303,7 +303,7 @@ fn a_hundred_cases_make_a_page_that_can_be_used() {
 }
 
 #[test]
-fn a_look_at_a_part_of_a_scenario_says_so() {
+fn a_report_on_part_of_a_scenario_states_so() {
     let dir = tempfile::tempdir().unwrap();
     fixture::write(dir.path(), &[run(case(&[("cc", "dtcp")]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)])]);
     let scenario = "duration_s = 30\nseeds = [1, 2]\n[sweep]\ncc = ['cubic', 'dtcp']\n[[host]]\nname = 'a'\n[[host]]\n\

@@ -138,7 +138,7 @@ impl Dcm {
         self.path.applied += 1;
         self.path.old_unknown += u64::from(old_srtt == 0);
         let ratio = if old_srtt == 0 { 1.0 } else { f64::from(old_srtt) / 8.0 / f64::from(rtt) };
-        let rate = self.limits().hold(ratio);
+        let rate = self.limits().clamp(ratio);
         self.step = Some(NewPath { window: sock.snd_cwnd, rate });
         sock.snd_ssthresh = self.thresholds.eq4(self.filter.known(), self.base.us, sock);
         let window = self.path_window(rate, sock.snd_ssthresh).floor();

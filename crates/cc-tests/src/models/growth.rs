@@ -121,7 +121,7 @@ impl Growth {
         if sock.in_slow_start() {
             self.counts.slow_start += 1;
             self.step = Some((Part::SlowStart, sock.snd_cwnd));
-            self.slow_start.add(Added::new(slow_start_permille, rates.rate, rates.own_rate, acked));
+            self.slow_start.add(Added::new(slow_start_permille, rates.rate, rates.algo_rate, acked));
             let limit = sock.snd_ssthresh.min(sock.snd_cwnd_clamp);
             sock.snd_cwnd = (window + self.slow_start.exact.floor()).min(f64::from(limit)) as u32;
             let reached = sock.snd_cwnd == limit;
@@ -130,7 +130,7 @@ impl Growth {
         } else {
             self.counts.avoidance += 1;
             self.step = Some((Part::Avoidance, sock.snd_cwnd));
-            self.avoidance.add(Added::new(avoidance_permille, 1.0 / rates.rate, rates.own_inverse, acked));
+            self.avoidance.add(Added::new(avoidance_permille, 1.0 / rates.rate, rates.algo_inverse, acked));
             let whole = (self.avoidance.exact / window).floor();
             sock.snd_cwnd = (window + whole).min(f64::from(sock.snd_cwnd_clamp)) as u32;
             self.counts.jumps += u64::from(whole > 1.0);

@@ -5,8 +5,8 @@ use hotcc_host_algo::View;
 
 /// Resolution of 16 fraction bits.
 pub(super) const Q16: f64 = 1.0 / 65_536.0;
-/// Greatest ratio, whatever the limits; its inverse is the least.
-const FURTHEST: f64 = (1 << 20) as f64;
+/// Maximum ratio, regardless of the limits. The minimum is its inverse.
+const MAX_RATIO: f64 = (1 << 20) as f64;
 
 counters! {
     /// Outcomes of rounds.
@@ -29,9 +29,9 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Clamps the ratio of two times to the limits.
-    pub fn hold(self, ratio: f64) -> f64 {
+    pub fn clamp(self, ratio: f64) -> f64 {
         let (min, max) = (f64::from(self.min_permille) / 1000.0, f64::from(self.max_permille) / 1000.0);
-        ratio.clamp(min, max).clamp(1.0 / FURTHEST, FURTHEST)
+        ratio.clamp(min, max).clamp(1.0 / MAX_RATIO, MAX_RATIO)
     }
 }
 
@@ -41,16 +41,16 @@ pub(super) struct Rates {
     /// Sequence number at which the round ends.
     end: u32,
     /// Smoothed RTTs at the ends of the last two rounds, 1/8 us; 0: none.
-    old: u32,
-    new: u32,
+    previous_srtt: u32,
+    srtt: u32,
     /// rate_CA.
     pub rate: f64,
     /// The algorithm's own rate_CA, and its approximation of 1/rate_CA.
-    pub own_rate: f64,
-    pub own_inverse: f64,
+    pub algo_rate: f64,
+    pub algo_inverse: f64,
     /// Whether the hook just called computed rate_CA.
     updated: bool,
-    /// Rates whose inverse is more than 0.1 % off.
+    /// Number of rates whose inverse is more than 0.1 % off.
     pub coarse: u64,
     pub counts: RateCounts,
 }
@@ -60,7 +60,7 @@ impl Rates {
     pub fn restart(&mut self, sock: &View) {
         let counts = std::mem::take(&mut self.counts);
         *self = Self { end: sock.snd_nxt, coarse: self.coarse, counts, ..Self::default() };
-        (self.rate, self.own_rate, self.own_inverse) = (1.0, 1.0, 1.0);
+        (self.rate, self.algo_rate, self.algo_inverse) = (1.0, 1.0, 1.0);
     }
 
     /// Returns whether this ACK ends the round; if so, starts the next one.
@@ -75,20 +75,20 @@ impl Rates {
 
     /// Returns the smoothed RTT at the end of the last round, 1/8 us; 0: none.
     pub fn latest_srtt(&self) -> u32 {
-        self.new
+        self.srtt
     }
 
     /// Applies eq 5 at the end of a round; the rate is 1 before there are two RTTs.
     pub fn update(&mut self, srtt_us: u32, limits: Limits) {
-        (self.old, self.new) = (self.new, srtt_us);
+        (self.previous_srtt, self.srtt) = (self.srtt, srtt_us);
         self.updated = true;
-        if self.old == 0 || self.new == 0 {
+        if self.previous_srtt == 0 || self.srtt == 0 {
             self.counts.unknown += 1;
             self.rate = 1.0;
             return;
         }
-        let ratio = f64::from(self.old) / f64::from(self.new);
-        self.rate = limits.hold(ratio);
+        let ratio = f64::from(self.previous_srtt) / f64::from(self.srtt);
+        self.rate = limits.clamp(ratio);
         self.counts.raised += u64::from(self.rate > 1.0);
         self.counts.lowered += u64::from(self.rate < 1.0);
         self.counts.at_min += u64::from(self.rate > ratio);
@@ -97,22 +97,22 @@ impl Rates {
 
     /// Forgets both RTTs: the rate is 1 until there are two more.
     pub fn forget(&mut self) {
-        (self.old, self.new, self.rate) = (0, 0, 1.0);
+        (self.previous_srtt, self.srtt, self.rate) = (0, 0, 1.0);
         self.updated = true;
     }
 
-    /// Continues without an algorithm to compare with.
+    /// Uses the exact rate and inverse, as there is no algorithm to compare with.
     pub fn go_on(&mut self) {
         self.updated = false;
-        (self.own_rate, self.own_inverse) = (self.rate, 1.0 / self.rate);
+        (self.algo_rate, self.algo_inverse) = (self.rate, 1.0 / self.rate);
     }
 
-    /// Compares rate_CA and its inverse, both with 16 fraction bits, and keeps the algorithm's own beside the exact
-    /// one. The inverse may be that of the rounded rate.
+    /// Compares the algorithm's rate_CA and its inverse, both with 16 fraction bits, with the exact ones, and stores
+    /// them. The inverse may be that of the rounded rate.
     pub fn reconcile(&mut self, rate_q16: u64, inverse_q16: u64) -> Result<(), String> {
         let (rate, inverse) = (rate_q16 as f64 * Q16, inverse_q16 as f64 * Q16);
         if !std::mem::take(&mut self.updated) {
-            return if (rate, inverse) == (self.own_rate, self.own_inverse) {
+            return if (rate, inverse) == (self.algo_rate, self.algo_inverse) {
                 Ok(())
             } else {
                 Err(format!("rate {rate}, inverse {inverse} without a round's end; before {self:?}"))
@@ -121,12 +121,12 @@ impl Rates {
         if rate_q16 == 0 || inverse_q16 == 0 || (rate - self.rate).abs() > Q16 {
             return Err(format!("rate {rate}, the model has {}", self.rate));
         }
-        let (least, most) = ((self.rate - Q16).max(1.0 / FURTHEST), self.rate + Q16);
+        let (least, most) = ((self.rate - Q16).max(1.0 / MAX_RATIO), self.rate + Q16);
         if inverse < 1.0 / most - Q16 || inverse > 1.0 / least + Q16 {
             return Err(format!("1/rate {inverse}, the model has {}", 1.0 / self.rate));
         }
         self.coarse += u64::from((inverse * self.rate - 1.0).abs() > 1e-3);
-        (self.own_rate, self.own_inverse) = (rate, inverse);
+        (self.algo_rate, self.algo_inverse) = (rate, inverse);
         Ok(())
     }
 }

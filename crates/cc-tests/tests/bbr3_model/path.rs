@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 pub const MSS: u32 = 1448;
 
 /// Segments; it is limited because each ACK visits all segments in flight.
-const LARGEST_BDP: f64 = 1000.0;
+const MAX_BDP: f64 = 1000.0;
 
 /// A segment in flight, with the draft's per-packet state.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub struct Path {
 impl Path {
     pub fn draw(random: &mut Random) -> Self {
         let base_us = random.scale(300.0, 200_000.0);
-        let most_per_s = f64::min(200_000.0, LARGEST_BDP * 1e6 / base_us);
+        let most_per_s = f64::min(200_000.0, MAX_BDP * 1e6 / base_us);
         Self {
             segments_per_s: random.scale(100.0, most_per_s),
             most_per_s,

@@ -16,7 +16,7 @@ type LostSince = unsafe extern "C" fn(*const std::ffi::c_void, u32) -> u32;
 
 /// Counts of what was compared.
 #[derive(Clone, Debug, Default)]
-pub struct Judged {
+pub struct Counts {
     pub hooks: u32,
     /// Events in which rounding decided.
     pub near: u32,
@@ -40,25 +40,25 @@ pub struct Judged {
     pub waits_ms: [Vec<u64>; 2],
 }
 
-impl Judged {
+impl Counts {
     pub fn add(&mut self, of: &Self) {
-        let counts = |judged: &mut Self, of: &Self| {
-            judged.hooks += of.hooks;
-            judged.near += of.near;
-            judged.timeouts += of.timeouts;
-            judged.marks += of.marks;
-            judged.restarts += of.restarts;
-            judged.undone_startup += of.undone_startup;
-            judged.undone_up += of.undone_up;
-            judged.left_startup_by_loss += of.left_startup_by_loss;
-            judged.too_high += of.too_high;
-            judged.precautionary += of.precautionary;
-            judged.longterm_raised += of.longterm_raised;
-            judged.flights += of.flights;
-            judged.lost_off += of.lost_off;
-            judged.flight_off += of.flight_off;
-            judged.few += of.few;
-            judged.few_off += of.few_off;
+        let counts = |counts: &mut Self, of: &Self| {
+            counts.hooks += of.hooks;
+            counts.near += of.near;
+            counts.timeouts += of.timeouts;
+            counts.marks += of.marks;
+            counts.restarts += of.restarts;
+            counts.undone_startup += of.undone_startup;
+            counts.undone_up += of.undone_up;
+            counts.left_startup_by_loss += of.left_startup_by_loss;
+            counts.too_high += of.too_high;
+            counts.precautionary += of.precautionary;
+            counts.longterm_raised += of.longterm_raised;
+            counts.flights += of.flights;
+            counts.lost_off += of.lost_off;
+            counts.flight_off += of.flight_off;
+            counts.few += of.few;
+            counts.few_off += of.few_off;
         };
         counts(self, of);
         self.waits_ms.iter_mut().zip(&of.waits_ms).for_each(|(all, more)| all.extend(more));
@@ -91,7 +91,7 @@ pub struct Sides<'a> {
     next_send_us: u64,
     idle_until_us: u64,
     recovery_end: u32,
-    pub judged: Judged,
+    pub counts: Counts,
 }
 
 impl<'a> Sides<'a> {
@@ -117,9 +117,9 @@ impl<'a> Sides<'a> {
         let model = Bbr3::new(&mut connection);
         assert!((view.pacing_rate as f64 - connection.pacing_rate).abs() <= connection.pacing_rate * 1e-3);
         let next_send_us = view.now_us;
-        let judged = Judged::default();
+        let counts = Counts::default();
         let flight = Flight::default();
-        Self { flow, view, model, path, flight, next_send_us, idle_until_us: 0, recovery_end: 0, judged }
+        Self { flow, view, model, path, flight, next_send_us, idle_until_us: 0, recovery_end: 0, counts }
     }
 
     /// Runs the next event.
@@ -137,7 +137,7 @@ impl<'a> Sides<'a> {
     fn send(&mut self, random: &mut Random, now_us: u64) -> Result<(), String> {
         self.view.now_us = self.view.now_us.max(now_us);
         if self.flight.packets.is_empty() {
-            self.judged.restarts += u32::from(self.view.app_limited != 0);
+            self.counts.restarts += u32::from(self.view.app_limited != 0);
             self.hook(|flow| flow.cwnd_event(EVENT_TX_START), |model, c| model.restart(c))?;
         }
         let acked_us = self.path.forward(random, self.view.now_us);
@@ -194,13 +194,13 @@ impl<'a> Sides<'a> {
     }
 
     fn judge_flight(&mut self, lost: u32, truly_lost: u32, delivered: u32, tx_in_flight: u32) {
-        let judged = &mut self.judged;
-        judged.flights += f64::from(tx_in_flight);
-        judged.lost_off += f64::from(lost.abs_diff(truly_lost));
-        judged.flight_off += f64::from((delivered + lost).abs_diff(tx_in_flight));
+        let counts = &mut self.counts;
+        counts.flights += f64::from(tx_in_flight);
+        counts.lost_off += f64::from(lost.abs_diff(truly_lost));
+        counts.flight_off += f64::from((delivered + lost).abs_diff(tx_in_flight));
         if truly_lost <= 1 {
-            judged.few += 1;
-            judged.few_off += u32::from(lost != truly_lost);
+            counts.few += 1;
+            counts.few_off += u32::from(lost != truly_lost);
         }
     }
 
@@ -233,12 +233,12 @@ impl<'a> Sides<'a> {
             },
         )?;
         let now = |name: &str| self.flow.private(name);
-        let judged = &mut self.judged;
+        let counts = &mut self.counts;
         let longterm = now("inflight_longterm");
-        judged.left_startup_by_loss += u32::from(startup && longterm != u64::from(u32::MAX));
-        judged.longterm_raised += u32::from(longterm > raised);
-        judged.too_high += u32::from(now("prev_probe_too_high") > too_high);
-        judged.precautionary += u32::from(now("prev_probe_precautionary") == 1);
+        counts.left_startup_by_loss += u32::from(startup && longterm != u64::from(u32::MAX));
+        counts.longterm_raised += u32::from(longterm > raised);
+        counts.too_high += u32::from(now("prev_probe_too_high") > too_high);
+        counts.precautionary += u32::from(now("prev_probe_precautionary") == 1);
         Ok(())
     }
 
@@ -259,15 +259,15 @@ impl<'a> Sides<'a> {
                 flow.set(&View { snd_cwnd, ..flow.get(&view) }); // as the kernel does
             };
             self.hook(undo_cwnd, |model, c| model.undo(c))?;
-            self.judged.undone_startup += u32::from(undo == 0 && before != State::Startup);
-            self.judged.undone_up += u32::from(undo == 5 && self.state() == State::Refill);
+            self.counts.undone_startup += u32::from(undo == 0 && before != State::Startup);
+            self.counts.undone_up += u32::from(undo == 5 && self.state() == State::Refill);
             return self.enter(ca_state::OPEN);
         }
         if is_over {
             return self.enter(ca_state::OPEN);
         }
         if self.view.ca_state == u32::from(ca_state::OPEN) && random.once_in(500) {
-            self.judged.marks += 1;
+            self.counts.marks += 1;
             self.reduce()?;
             self.enter(ca_state::CWR)?;
             return self.enter(ca_state::OPEN);
@@ -302,7 +302,7 @@ impl<'a> Sides<'a> {
 
     /// Handles a timeout: no segment in flight will be acknowledged.
     fn time_out(&mut self) -> Result<(), String> {
-        self.judged.timeouts += 1;
+        self.counts.timeouts += 1;
         self.view.now_us += 300_000;
         self.view.lost += self.flight.packets.len() as u32;
         self.flight.packets.clear();
@@ -333,7 +333,7 @@ impl<'a> Sides<'a> {
         subject: impl FnOnce(&mut Flow<'a>),
         on_model: impl FnOnce(&Self, &mut Bbr3, &mut Connection),
     ) -> Result<(), String> {
-        self.judged.hooks += 1;
+        self.counts.hooks += 1;
         let mut model = self.model.clone();
         take_state(&mut model, &self.flow);
         model.margin = NONE;
@@ -347,17 +347,17 @@ impl<'a> Sides<'a> {
         };
         if before != State::Down && self.state() == State::Down {
             let (rounds, wait_ms) = (model.chance.rounds as usize, self.flow.private("bw_probe_wait_ms"));
-            self.judged.waits_ms.get_mut(rounds).ok_or("first round")?.push(wait_ms);
+            self.counts.waits_ms.get_mut(rounds).ok_or("first round")?.push(wait_ms);
         }
         on_model(self, &mut model, &mut c);
-        self.judged.states[self.state() as usize] += 1;
+        self.counts.states[self.state() as usize] += 1;
         let agreed = self.compare(&model, &c, &after);
         let near = model.margin < 2e-3;
         self.model = model;
         self.view = after;
         match agreed {
             Err(_) if near => {
-                self.judged.near += 1;
+                self.counts.near += 1;
                 Ok(())
             }
             Err(why) => Err(format!("{why}; margin {}; model {:?}; after {after:?}", self.model.margin, self.model)),

@@ -36,7 +36,7 @@ fn after_a_change(algo: &HostAlgo, lessons: u32, sinr_db: i16, rtt_us: u32) -> (
 }
 
 #[test]
-fn a_better_radio_is_room_and_a_worse_one_is_none() {
+fn a_better_forecast_leaves_room_and_a_worse_one_does_not() {
     const QUEUE_US: u32 = 110_000; // by alpha / 4 and more
     let algo = HostAlgo::load("dtcp");
     let (same, window) = after_a_change(&algo, 20, 10, 100_000);
@@ -49,7 +49,7 @@ fn a_better_radio_is_room_and_a_worse_one_is_none() {
 }
 
 #[test]
-fn a_signal_is_believed_once_it_has_foretold_something() {
+fn a_signal_has_weight_only_after_a_correct_forecast() {
     let algo = HostAlgo::load("dtcp");
     let same = after_a_change(&algo, 0, 10, 110_000);
     for sinr_db in [16, -10] {
@@ -58,7 +58,7 @@ fn a_signal_is_believed_once_it_has_foretold_something() {
 }
 
 #[test]
-fn the_feeders_average_and_a_frozen_reading_say_nothing() {
+fn an_average_or_frozen_reading_is_no_forecast() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, room());
     (view.snd_cwnd, view.srtt_us) = (400, 8 * 100_000);
@@ -136,7 +136,7 @@ fn the_least_rtt_is_the_kernels_at_first_and_ends_with_its_path() {
 }
 
 #[test]
-fn a_least_rtt_that_is_not_seen_for_10_s_is_looked_for() {
+fn a_minimum_rtt_not_seen_for_10_s_is_probed_for() {
     let algo = HostAlgo::load("dtcp");
     let (mut flow, mut view) = taken_over(&algo, room());
     flow.set(&view);
@@ -295,7 +295,7 @@ fn losses_are_a_share_of_what_was_sent_however_much_that_was() {
 
 /// The least RTT of an epoch has a resolution of 64 us: rounded up, it would look like a queue that never drains.
 #[test]
-fn a_short_path_is_no_queue() {
+fn a_short_path_is_not_taken_for_a_queue() {
     let algo = HostAlgo::load("dtcp");
     for rtt_us in [30, 100, 130, 200, 1000] {
         let (mut flow, mut view) = taken_over(&algo, room());

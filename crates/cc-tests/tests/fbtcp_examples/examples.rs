@@ -506,7 +506,7 @@ pub fn a_takeover_starts_from_nothing_but_the_window<'a>(make: impl Make<'a>) {
 }
 
 /// 400 Gbit/s over 10 s: 500 GB in flight.
-pub fn four_hundred_gigabit_per_second<'a>(make: impl Make<'a>) {
+pub fn arithmetic_does_not_overflow_at_400_gbit_per_s<'a>(make: impl Make<'a>) {
     let mut c = make(Tunables::PAPER, 1000);
     c.view.mss = 9000;
     // 555,556 segments of 9000 bytes in 100 ms: 50,000,040,000 bytes/s; * 10 s / 9000 * 1.05 = 58,333,380

@@ -19,32 +19,35 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut samples: Vec<Sample> = Vec::new();
     let mut start_ms = None;
     for (line, row) in lines(text) {
-        let wrong = |what: String| Malformed::new(line, what);
+        let malformed = |what: String| Malformed::new(line, what);
         let mut numbers = Vec::new();
         for cell in row.split_whitespace() {
             let shown: String = cell.chars().take(40).collect();
-            let number: u64 = cell.parse().map_err(|_| wrong(format!("'{shown}' is not a whole number of ms")))?;
+            let number: u64 = cell.parse().map_err(|_| malformed(format!("'{shown}' is not a whole number of ms")))?;
             numbers.push(number);
         }
         let [time_ms, delay_ms, burst @ ..] = &numbers[..] else {
-            return Err(wrong("one number; expected a time, a delay and the arrivals of a burst".to_owned()));
+            return Err(malformed("one number; expected a time, a delay and the arrivals of a burst".to_owned()));
         };
         if !burst.is_sorted() {
-            return Err(wrong("the arrivals of the burst go backwards".to_owned()));
+            return Err(malformed("the arrivals of the burst go backwards".to_owned()));
         }
         let rtt_ms = 2.0 * *delay_ms as f64;
         if !RTT_MS.contains(&rtt_ms) {
-            return Err(wrong(format!("delay {delay_ms} ms is out of range: expected 0 to {}", RTT_MS.end() / 2.0)));
+            return Err(malformed(format!(
+                "delay {delay_ms} ms is out of range: expected 0 to {}",
+                RTT_MS.end() / 2.0
+            )));
         }
         let start = *start_ms.get_or_insert(*time_ms);
         let at = time_ms.checked_sub(start).map(Duration::from_millis);
         let last = samples.last().map_or(Duration::ZERO, |sample| sample.at);
         let at = at.filter(|at| *at >= last);
         let at = at.ok_or_else(|| {
-            wrong(format!("time goes backwards: {time_ms} after {}", last.as_millis() + u128::from(start)))
+            malformed(format!("time goes backwards: {time_ms} after {}", last.as_millis() + u128::from(start)))
         })?;
         if at > LONGEST {
-            return Err(wrong(format!("{time_ms} ms is more than a year after the first line")));
+            return Err(malformed(format!("{time_ms} ms is more than a year after the first line")));
         }
         samples.push(Sample { at, rtt_ms: Some(rtt_ms), ..Sample::default() });
     }
@@ -73,8 +76,8 @@ mod tests {
             ("6 99999 0", "delay 99999 ms is out of range"),
             ("99999999999999 1 0", "99999999999999 ms is more than a year"),
         ] {
-            let wrong = parse(&format!("5 1 0\n{row}\n")).map(|_| ()).unwrap_err();
-            assert!(wrong.line == 2 && wrong.what.starts_with(says), "{row}: {wrong:?}");
+            let error = parse(&format!("5 1 0\n{row}\n")).map(|_| ()).unwrap_err();
+            assert!(error.line == 2 && error.what.starts_with(says), "{row}: {error:?}");
         }
     }
 

@@ -9,23 +9,23 @@ use std::time::Duration;
 pub(super) const BIN: Duration = Duration::from_millis(100);
 const PACKET_BITS: f64 = 1500.0 * 8.0;
 /// Maximum time: a week of bins is 6 million samples, and a longer trace is a wrong file.
-const LONGEST_MS: u64 = 7 * 24 * 3600 * 1000;
+const MAX_DURATION_MS: u64 = 7 * 24 * 3600 * 1000;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let bin_ms = BIN.as_millis() as u64;
     let mut bins: Vec<u32> = Vec::new();
     let mut last_ms = 0;
     for (line, row) in lines(text) {
-        let wrong = |what| Malformed::new(line, what);
+        let malformed = |what| Malformed::new(line, what);
         let ms: u64 = row.parse().map_err(|_| {
             let shown: String = row.chars().take(40).collect();
-            wrong(format!("'{shown}' is not a whole number of milliseconds"))
+            malformed(format!("'{shown}' is not a whole number of milliseconds"))
         })?;
         if ms < last_ms {
-            return Err(wrong(format!("time goes backwards: {ms} after {last_ms}")));
+            return Err(malformed(format!("time goes backwards: {ms} after {last_ms}")));
         }
-        if ms > LONGEST_MS {
-            return Err(wrong(format!("{ms} ms is more than seven days")));
+        if ms > MAX_DURATION_MS {
+            return Err(malformed(format!("{ms} ms is more than seven days")));
         }
         last_ms = ms;
         let bin = (ms / bin_ms) as usize;

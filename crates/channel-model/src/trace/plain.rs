@@ -13,14 +13,14 @@ use std::ops::RangeInclusive;
 pub(super) const TIME: &str = "time_s";
 const COLUMNS: [&str; 9] = [TIME, "sinr_db", "capacity_bps", "rtt_ms", "rsrp_dbm", "rsrq_db", "cqi", "mcs", "cell"];
 /// Columns of which a trace needs at least one to describe a link.
-const NEEDED: [&str; 3] = ["sinr_db", "capacity_bps", "rtt_ms"];
+const LINK_COLUMNS: [&str; 3] = ["sinr_db", "capacity_bps", "rtt_ms"];
 /// Seconds since any epoch. Beyond this range, an f64 no longer represents milliseconds accurately.
 const TIME_S: RangeInclusive<f64> = -1e10..=1e10;
 
 pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut table = Table::new(text)?;
     check_header(&mut table)?;
-    if NEEDED.iter().all(|name| table.column(name).is_none()) {
+    if LINK_COLUMNS.iter().all(|name| table.column(name).is_none()) {
         let line = table.line();
         return Err(Malformed::new(line, "the header has no column sinr_db, capacity_bps or rtt_ms"));
     }
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut last_s = f64::NEG_INFINITY;
     while let Some(line) = table.next(&mut row)? {
         let cells = columns.map(|column| column.and_then(|i| row.get(i)).filter(|cell| !cell.is_empty()));
-        let (time_s, mut sample) = sample(&cells).map_err(|what| Malformed::new(line, what))?;
+        let (time_s, mut sample) = parse_row(&cells).map_err(|what| Malformed::new(line, what))?;
         if time_s < last_s {
             return Err(Malformed::new(line, format!("time goes backwards: {time_s} after {last_s}")));
         }
@@ -47,7 +47,7 @@ fn check_header(table: &mut Table) -> Result<(), Malformed> {
     let line = table.line();
     for (i, name) in table.header().iter().enumerate() {
         if !COLUMNS.contains(&name) {
-            return Err(Malformed::new(line, unknown(name)));
+            return Err(Malformed::new(line, unknown_column(name)));
         }
         if table.column(name) != Some(i) {
             return Err(Malformed::new(line, format!("the header has column {name} twice")));
@@ -56,14 +56,14 @@ fn check_header(table: &mut Table) -> Result<(), Malformed> {
     Ok(())
 }
 
-fn unknown(name: &str) -> String {
+fn unknown_column(name: &str) -> String {
     let nearest = COLUMNS.iter().map(|one| (strsim::jaro(name, one), one)).max_by(|a, b| a.0.total_cmp(&b.0));
     let nearest = nearest.filter(|(similarity, _)| *similarity > 0.8);
     let suggestion = nearest.map_or_else(String::new, |(_, one)| format!("did you mean `{one}`? "));
     format!("unknown column `{name}`: {suggestion}expected one of {}", COLUMNS.join(", "))
 }
 
-fn sample(
+fn parse_row(
     [time, sinr, capacity, rtt, rsrp, rsrq, cqi, mcs, cell]: &[Option<&str>; 9],
 ) -> Result<(f64, Sample), String> {
     let time_s = number(TIME, time.ok_or_else(|| format!("{TIME} is missing"))?, &TIME_S)?;

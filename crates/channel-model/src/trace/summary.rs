@@ -26,7 +26,7 @@ pub struct Correlation {
 }
 
 /// Minimum number of pairs: a coefficient of fewer pairs is due to chance.
-const FEWEST_PAIRS: usize = 10;
+const MIN_PAIRS: usize = 10;
 /// Number of periods after which a SINR is too old for a pair.
 const PERIODS: u32 = 3;
 
@@ -92,7 +92,7 @@ impl Trace {
                     (moment - *read <= oldest).then_some((*db, *bps))
                 })
                 .collect();
-            let coefficient = pearson(&pairs).filter(|_| pairs.len() >= FEWEST_PAIRS)?;
+            let coefficient = pearson(&pairs).filter(|_| pairs.len() >= MIN_PAIRS)?;
             Some(Correlation { lag: *lag, coefficient, pairs: pairs.len() })
         };
         lags.iter().filter_map(of).collect()

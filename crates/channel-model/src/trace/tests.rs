@@ -58,7 +58,7 @@ fn plain_faults_name_their_line() {
 }
 
 #[test]
-fn nothing_is_no_trace() {
+fn an_empty_file_is_no_trace() {
     for text in ["", "\n\n", "# only a comment\n", "time_s,sinr_db\n"] {
         assert!(refused(text).contains("t holds no samples"), "{text}");
     }

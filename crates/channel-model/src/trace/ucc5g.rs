@@ -26,18 +26,18 @@ pub(super) fn parse(text: &str) -> Result<Vec<Sample>, Malformed> {
     let mut samples: Vec<(i64, Sample)> = Vec::new();
     let mut start = None;
     while let Some(line) = table.next(&mut row)? {
-        let wrong = |what| Malformed::new(line, what);
+        let malformed = |what| Malformed::new(line, what);
         let stamp = row.get(time).unwrap_or_default();
-        let second =
-            seconds(stamp).ok_or_else(|| wrong(format!("{TIME} '{stamp}' is not of the form YYYY.MM.DD_HH.MM.SS")))?;
+        let second = seconds(stamp)
+            .ok_or_else(|| malformed(format!("{TIME} '{stamp}' is not of the form YYYY.MM.DD_HH.MM.SS")))?;
         let cells = places.map(|i| row.get(i).filter(|cell| !matches!(*cell, "-" | "")));
-        let mut sample = sample(&cells).map_err(wrong)?;
+        let mut sample = sample(&cells).map_err(malformed)?;
         let cell = cell.and_then(|i| row.get(i)).filter(|cell| !matches!(*cell, "-" | ""));
-        sample.cell = cell.map(|t| id(CELL, t)).transpose().map_err(wrong)?;
+        sample.cell = cell.map(|t| id(CELL, t)).transpose().map_err(malformed)?;
         if samples.last().is_some_and(|(last, _)| second < *last) {
-            return Err(wrong(format!("time goes backwards: {stamp}")));
+            return Err(malformed(format!("time goes backwards: {stamp}")));
         }
-        sample.at = offset((second - *start.get_or_insert(second)) as f64).map_err(wrong)?;
+        sample.at = offset((second - *start.get_or_insert(second)) as f64).map_err(malformed)?;
         samples.push((second, sample));
     }
     let rows = samples.chunk_by_mut(|a, b| a.0 == b.0);

@@ -1,6 +1,6 @@
 //! BBR's model of the path: bandwidth, rounds and the RTT without a queue (section 4.1).
 
-use super::{BW_UNIT, Bbr, LEAST_CWND, Mode};
+use super::{BW_UNIT, Bbr, MIN_CWND, Mode};
 use crate::clock::{HZ, jiffies};
 use crate::congestion::{RateSample, Sock};
 
@@ -72,7 +72,7 @@ impl Bbr {
             if self.probe_rtt_round_done {
                 self.leave_probe_rtt_if_done(sock);
             }
-        } else if sock.in_flight() <= LEAST_CWND {
+        } else if sock.in_flight() <= MIN_CWND {
             self.probe_rtt_end = Some(now + PROBE_RTT_JIFFIES);
             self.probe_rtt_round_done = false;
             self.round_end = sock.delivered;

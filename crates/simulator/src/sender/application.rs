@@ -5,7 +5,7 @@ use hotcc_lab_proto::plan::PlannedFlow;
 
 /// Number of segments that fit into the smallest send buffer of the lab's hosts: 1 MiB, including the overhead of
 /// socket buffers.
-const LEAST_BUFFER_SEGMENTS: u64 = 400;
+const MIN_BUFFER_SEGMENTS: u64 = 400;
 
 impl Application {
     pub fn of(flow: &PlannedFlow) -> Self {
@@ -63,6 +63,6 @@ impl Sender {
     /// `tcp_sndbuf_expand`.
     fn buffer_bytes(&self) -> u64 {
         let windows = u64::from(self.cc.sndbuf_expand()) * u64::from(self.sock.snd_cwnd);
-        windows.max(LEAST_BUFFER_SEGMENTS) * u64::from(self.sock.mss)
+        windows.max(MIN_BUFFER_SEGMENTS) * u64::from(self.sock.mss)
     }
 }

@@ -14,7 +14,7 @@ const MIN_BUNDLE: u32 = 2;
 const PACING_SHIFT: u32 = 10;
 /// `tcp_tso_rtt_log`: a short RTT allows larger bundles.
 const BUNDLE_RTT_LOG: u32 = 9;
-const LARGEST_BUNDLE_BYTES: u64 = 65_536;
+const MAX_BUNDLE_BYTES: u64 = 65_536;
 /// `tcp_init_cwnd`.
 pub(super) const INITIAL_WINDOW: u32 = 10;
 
@@ -74,9 +74,9 @@ impl Sender {
         let mut bytes = self.sock.pacing_rate >> PACING_SHIFT;
         let shift = self.sock.min_rtt_us >> BUNDLE_RTT_LOG;
         if shift < u32::BITS {
-            bytes += LARGEST_BUNDLE_BYTES >> shift;
+            bytes += MAX_BUNDLE_BYTES >> shift;
         }
-        let segments = (bytes.min(LARGEST_BUNDLE_BYTES - 1) / u64::from(self.sock.mss)) as u32;
+        let segments = (bytes.min(MAX_BUNDLE_BYTES - 1) / u64::from(self.sock.mss)) as u32;
         let goal = segments.max(self.cc.min_tso_segs(&self.sock).unwrap_or(MIN_BUNDLE));
         self.sock.tso_segs_goal = goal;
         goal.min(self.config.offload_segments)

@@ -185,7 +185,7 @@ fn monotonic_counters_and_histograms() {
 }
 
 #[test]
-fn radio_tells_what_it_knows_and_what_it_leaves_out() {
+fn radio_metrics_state_how_many_links_are_left_out() {
     let page = page(full()).unwrap();
     has(
         &page,

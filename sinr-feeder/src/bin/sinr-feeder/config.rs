@@ -26,17 +26,17 @@ pub fn parse(args: Vec<OsString>) -> Result<Cli, String> {
 }
 
 fn options(text: &str, file: &Path) -> Result<Vec<OsString>, String> {
-    let wrong = |offset: usize, what: &str| {
+    let error_at = |offset: usize, what: &str| {
         let line = 1 + text[..offset.min(text.len())].matches('\n').count();
         format!("{}:{line}: {what}", file.display())
     };
     let table = DeTable::parse(text)
-        .map_err(|e| wrong(e.span().map_or(0, |span| span.start), &format!("invalid TOML: {}", e.message())))?;
+        .map_err(|e| error_at(e.span().map_or(0, |span| span.start), &format!("invalid TOML: {}", e.message())))?;
     let mut options = Vec::new();
     for (key, value) in table.get_ref() {
-        for option in of_key(key.get_ref(), value).map_err(|what| wrong(value.span().start, &what))? {
-            if let Some(what) = refused(&option) {
-                return Err(wrong(key.span().start, &what));
+        for option in of_key(key.get_ref(), value).map_err(|what| error_at(value.span().start, &what))? {
+            if let Some(what) = problem_with(&option) {
+                return Err(error_at(key.span().start, &what));
             }
             options.push(option.into());
         }
@@ -80,7 +80,7 @@ fn of_key(key: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String
 }
 
 /// Returns what is wrong with a single option, if anything is. Whether all options fit together is checked later.
-fn refused(option: &str) -> Option<String> {
+fn problem_with(option: &str) -> Option<String> {
     use clap::error::ErrorKind::{ArgumentConflict, MissingRequiredArgument, UnknownArgument};
     use clap::error::{ContextKind, ContextValue};
     let error = Cli::command().try_get_matches_from(["sinr-feeder", "run", option]).err()?;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How often the map is polled; a poll is a load from memory.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
     let view = RadioView::open(pin_root)?;
@@ -30,11 +30,11 @@ pub fn record(args: &RecordArgs, pin_root: &Path) -> anyhow::Result<()> {
     runtime.block_on(async {
         let mut stop = Stop::catch()?;
         let end = args.seconds.map(|s| Instant::now() + s);
-        let mut looks = tokio::time::interval(LOOK);
+        let mut polls = tokio::time::interval(POLL_INTERVAL);
         let mut seen = link.snapshot.updates;
         while end.is_none_or(|end| Instant::now() < end) {
             tokio::select! {
-                _ = looks.tick() => {}
+                _ = polls.tick() => {}
                 _ = stop.requested() => break,
             }
             let Some(snapshot) = view.snapshot(link.slot) else { break };

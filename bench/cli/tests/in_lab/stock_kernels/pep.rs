@@ -2,7 +2,7 @@
 //! running.
 
 use crate::common::machine::stock_kernel;
-use crate::common::{run_lab, smaller};
+use crate::common::{reduced_scenario, run_lab};
 use hotcc_lab::results::RunSummary;
 use hotcc_testbed::soak;
 
@@ -43,7 +43,7 @@ fn runs<'a>(cases: impl IntoIterator<Item = &'a str>, seeds: &[u64]) -> Vec<RunS
         ("delay_us = 2000", "delay_us = 10000\nsegments = 64"),
     ];
     let scratch = tempfile::tempdir().unwrap();
-    let path = smaller("pep-faults.toml", &less, scratch.path());
+    let path = reduced_scenario("pep-faults.toml", &less, scratch.path());
     let cases: Vec<String> = cases.into_iter().map(|pep| format!("pep={pep}")).collect();
     let results = run_lab("vm:6.12", cases.iter().map(String::as_str), &path, scratch.path());
     results.runs.iter().for_each(took_effect);
@@ -125,7 +125,7 @@ fn slow_start_does_not_flood_a_slow_domain_2() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let less = [("duration_s = 4", "duration_s = 1"), ("seeds = [1, 2, 3]", "seeds = [1]")];
-    let path = smaller("pep-deep.toml", &less, scratch.path());
+    let path = reduced_scenario("pep-deep.toml", &less, scratch.path());
     let results = run_lab("vm:6.12", ["rate=50Mbit/s", "cc=paper", "cc=mdcubic"], &path, scratch.path());
     let [unbounded, bounded] = ["paper", "mdcubic"].map(|cc| {
         let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
@@ -147,7 +147,7 @@ fn a_full_queue_behind_the_border_is_congestion() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let less = [("duration_s = 6", "duration_s = 4"), ("seeds = [1, 2, 3]", "seeds = [1]")];
-    let path = smaller("pep-egress.toml", &less, scratch.path());
+    let path = reduced_scenario("pep-egress.toml", &less, scratch.path());
     let results = run_lab("vm:6.12", ["loss=0", "cc=mdcubic"], &path, scratch.path());
     let [loss, used] = ["loss_ratio", "utilisation"].map(|metric| results.runs[0].metric(metric, None).unwrap());
     println!("{loss} of the packets are lost, {used} of the link is used");
@@ -160,7 +160,7 @@ fn the_first_megabyte_takes_round_trips_of_domain_1() {
     const NAME: &str = "the_first_megabyte_takes_round_trips_of_domain_1";
     let scratch = tempfile::tempdir().unwrap();
     let less = [("duration_s = 20", "duration_s = 3"), ("seeds = [1, 2, 3]", "seeds = [1]")];
-    let path = smaller("pep-start.toml", &less, scratch.path());
+    let path = reduced_scenario("pep-start.toml", &less, scratch.path());
     // a client with the oldest kernel grants 64 KB, and two more segments for each one received: less than the PEP
     // grants
     for (name, most) in [("6.1", 0.8), ("6.12", 0.7), ("newest", 0.7)] {

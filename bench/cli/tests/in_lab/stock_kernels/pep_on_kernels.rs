@@ -1,5 +1,5 @@
 //! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and
-//! TCX, socket storage, the duplicate ACKs, and a border that starts again after kill -9.
+//! TCX, socket storage, duplicate ACKs, and a border that is restarted after kill -9.
 
 use crate::common::machine::stock_kernel;
 use crate::common::run_lab;
@@ -52,8 +52,8 @@ cc = "$pep.cc"
 "#;
 
 #[test]
-fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
-    const NAME: &str = "the_pep_places_losses_on_the_oldest_and_the_newest_kernel";
+fn mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel() {
+    const NAME: &str = "mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel";
     build(&["hotcc", "pep-agent"]);
     let scratch = tempfile::tempdir().unwrap();
     let scenario = scratch.path().join("both.toml");
@@ -74,6 +74,6 @@ fn the_pep_places_losses_on_the_oldest_and_the_newest_kernel() {
         // the border's agent is down for a third of the time
         let events = &run("dies").events;
         assert!(events.len() == 2 && !events.iter().any(|event| event.contains("fail")), "{events:?}");
-        assert!(dies > 1.3 * cubic, "on {} it does not come back: {dies}, CUBIC {cubic}", kernel.release);
+        assert!(dies > 1.3 * cubic, "on {} the border does not recover: {dies}, CUBIC {cubic}", kernel.release);
     }
 }

@@ -1,7 +1,7 @@
 //! The receivers in the lab: the effect of hints and of granted windows on a cell with a queue for each user.
 
 use crate::common::machine::stock_kernel;
-use crate::common::{run_lab, smaller};
+use crate::common::{reduced_scenario, run_lab};
 use hotcc_lab::results::locate;
 use std::fs;
 
@@ -11,7 +11,7 @@ fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let path = smaller("arwa-users.toml", &[("duration_s = 100", "duration_s = 8")], scratch.path());
+    let path = reduced_scenario("arwa-users.toml", &[("duration_s = 100", "duration_s = 8")], scratch.path());
     let results = run_lab("vm:6.12", ["users=40"], &path, scratch.path());
     let [none, drwa, arwa] = ["none", "drwa", "arwa"].map(|rx| {
         let run = results.runs.iter().find(|run| run.run.case["rx"] == rx).unwrap();
@@ -34,7 +34,7 @@ fn other_kernels_receivers_keep_the_queues_short_too() {
             continue;
         }
         let scratch = tempfile::tempdir().unwrap();
-        let path = smaller("arwa-users.toml", &[("duration_s = 100", "duration_s = 4")], scratch.path());
+        let path = reduced_scenario("arwa-users.toml", &[("duration_s = 100", "duration_s = 4")], scratch.path());
         let results = run_lab(&format!("vm:{kernel}"), ["users=20", "rx=arwa", "rx=drwa"], &path, scratch.path());
         for run in &results.runs {
             let delay_ms = run.metric("queue_delay_mean_ms", None).unwrap();
@@ -59,7 +59,7 @@ fn a_window_falls_with_each_burst_of_others_and_comes_back() {
         ("at_s = 70", "at_s = 30"),
         ("at_s = 80", "at_s = 40"),
     ];
-    let path = smaller("arwa-bursts.toml", &shorter, scratch.path());
+    let path = reduced_scenario("arwa-bursts.toml", &shorter, scratch.path());
     let results = run_lab("vm:6.12", ["rx=arwa", "others=bursts"], &path, scratch.path());
     let place = locate(scratch.path()).unwrap().join(results.runs[0].run.path());
     let series = fs::read_to_string(place.join("flows.csv")).unwrap();
@@ -98,7 +98,7 @@ fn hints_cost_a_user_no_throughput_beside_other_kinds() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let path = smaller("arwa-coexistence.toml", &[("duration_s = 40", "duration_s = 15")], scratch.path());
+    let path = reduced_scenario("arwa-coexistence.toml", &[("duration_s = 40", "duration_s = 15")], scratch.path());
     let results = run_lab("vm:6.12", [], &path, scratch.path());
     for place in ["low", "medium", "high"] {
         let [arwa, auto] = ["arwa", "auto"].map(|kind| {

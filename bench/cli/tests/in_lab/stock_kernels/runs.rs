@@ -1,5 +1,5 @@
-//! Scenarios on stock kernels, in virtual time: the results are the same bytes whatever else the machine does, and
-//! every run ends cleanly.
+//! Scenarios on stock kernels, in virtual time: results are byte-identical regardless of the machine's load, and every
+//! run ends cleanly.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_kernels::Kernel;
@@ -115,9 +115,9 @@ fn summaries(results: &BTreeMap<String, Vec<u8>>) -> Vec<RunSummary> {
 }
 
 /// A process that is killed when the value is dropped.
-struct Ended(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -125,13 +125,13 @@ impl Drop for Ended {
 }
 
 /// Starts a process that is always busy.
-fn busy() -> Ended {
-    Ended(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+fn start_busy_process() -> KilledOnDrop {
+    KilledOnDrop(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
 }
 
 #[test]
-fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
-    const NAME: &str = "results_are_the_same_bytes_on_a_busy_machine_and_side_by_side";
+fn results_are_identical_on_a_busy_machine_and_with_parallel_runs() {
+    const NAME: &str = "results_are_identical_on_a_busy_machine_and_with_parallel_runs";
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), SCENARIO);
     let _processor = Processor::take();
@@ -144,7 +144,7 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
             results(&out.join("test").join(&kernel.release))
         };
         let alone = run("alone", &["--jobs", "1"]);
-        let hog = busy(); // on the same processor as both machines
+        let hog = start_busy_process(); // on the same processor as both machines
         let beside = run("beside", &["--jobs", "2"]);
         drop(hog);
         assert_eq!(alone.keys().collect::<Vec<_>>(), beside.keys().collect::<Vec<_>>());
@@ -173,9 +173,9 @@ fn results_are_the_same_bytes_on_a_busy_machine_and_side_by_side() {
 
 /// Unpacking the image takes most of a boot's time besides the kernel's own start.
 #[test]
-fn a_guest_is_small_and_boots_soon() {
-    const NAME: &str = "a_guest_is_small_and_boots_soon";
-    const MOST_BYTES: u64 = 32 << 20;
+fn the_guest_image_is_small_and_boots_fast() {
+    const NAME: &str = "the_guest_image_is_small_and_boots_fast";
+    const MAX_BYTES: u64 = 32 << 20;
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn a_guest_is_small_and_boots_soon() {
     let mut image = Image::default();
     guest::build_initramfs(&mut image, &kernel, &[], &Job::Commands(Vec::new())).unwrap();
     let (bytes, small_s) = boot_s("guest", &image);
-    assert!(bytes <= MOST_BYTES, "{bytes} bytes");
+    assert!(bytes <= MAX_BYTES, "{bytes} bytes");
     // as large as the image would be with debugging information in every program
     image.file("/ballast", 0o644, vec![1; 64 << 20]);
     let (_, large_s) = boot_s("guest with 67 MB more", &image);
@@ -214,7 +214,7 @@ fn a_guest_is_small_and_boots_soon() {
 }
 
 /// Returns the number of QEMU processes whose command line names this directory.
-fn machines(directory: &Path) -> usize {
+fn qemu_processes(directory: &Path) -> usize {
     let text = directory.display().to_string();
     let commands = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| fs::read(e.path().join("cmdline")).ok());
     commands.filter(|c| c.starts_with(b"qemu") && String::from_utf8_lossy(c).contains(&text)).count()
@@ -223,39 +223,39 @@ fn machines(directory: &Path) -> usize {
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(300);
     while !done() {
-        assert!(Instant::now() < end, "{what} did not come");
+        assert!(Instant::now() < end, "timeout while waiting for {what}");
         sleep(Duration::from_millis(50));
     }
 }
 
 #[test]
-fn a_killed_run_leaves_no_machine_and_is_taken_up_again() {
-    const NAME: &str = "a_killed_run_leaves_no_machine_and_is_taken_up_again";
+fn a_killed_lab_leaves_no_machine_and_can_be_resumed() {
+    const NAME: &str = "a_killed_lab_leaves_no_machine_and_can_be_resumed";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
     let scenario = write_scenario(scratch.path(), &SCENARIO.replace("duration_s = 4", "duration_s = 2.5"));
     let out = scratch.path().join("out");
     let directory = out.join("test").join(&kernel.release);
-    let mut first = Ended(lab(&out, "6.12", &scenario, &["--jobs", "1"]).stderr(Stdio::null()).spawn().unwrap());
+    let mut first = KilledOnDrop(lab(&out, "6.12", &scenario, &["--jobs", "1"]).stderr(Stdio::null()).spawn().unwrap());
     let first_summary = directory.join("cc=dtcp/seed-1/summary.json");
     wait_until("the first result", || first_summary.exists());
-    wait_until("the second machine", || machines(scratch.path()) == 1);
+    wait_until("the second machine", || qemu_processes(scratch.path()) == 1);
     first.0.kill().unwrap();
     first.0.wait().unwrap();
-    wait_until("the end of the machine", || machines(scratch.path()) == 0);
+    wait_until("the end of the machine", || qemu_processes(scratch.path()) == 0);
     let made = fs::metadata(&first_summary).unwrap().modified().unwrap();
     let output = lab(&out, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "what was whole was kept");
+    assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "a completed run is kept");
     let found = results(&directory);
     assert_eq!(summaries(&found).len(), 2);
     assert!(!directory.join(".unfinished").exists());
 }
 
 #[test]
-fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
-    const NAME: &str = "an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished";
+fn an_interrupt_prints_one_line_and_leaves_no_unfinished_run() {
+    const NAME: &str = "an_interrupt_prints_one_line_and_leaves_no_unfinished_run";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
     let out = scratch.path().join("out");
     let mut command = lab(&out, "6.12", &scenario, &["--jobs", "2", "--case", "cc=dtcp"]);
     let child = command.process_group(0).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("the machine", || machines(scratch.path()) == 1);
+    wait_until("the machine", || qemu_processes(scratch.path()) == 1);
     // as a terminal does it: to the whole process group
     killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -277,7 +277,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
     );
     assert!(begins.ends_with(&kernel.release), "{said}");
     assert_eq!(ends, "hotcc-bench: interrupted; run the same command again to resume");
-    assert_eq!(machines(scratch.path()), 0);
+    assert_eq!(qemu_processes(scratch.path()), 0);
     let left: Vec<String> = results(&out).into_keys().collect();
     let expected = ["manifest.json", "scenario.toml"].map(|file| format!("test/{}/{file}", kernel.release));
     assert_eq!(left, expected);
@@ -285,8 +285,8 @@ fn an_interrupt_is_told_in_one_line_and_leaves_nothing_unfinished() {
 }
 
 #[test]
-fn a_machine_that_cannot_run_says_why() {
-    const NAME: &str = "a_machine_that_cannot_run_says_why";
+fn a_failed_machine_reports_the_reason() {
+    const NAME: &str = "a_failed_machine_reports_the_reason";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
@@ -302,7 +302,7 @@ fn a_machine_that_cannot_run_says_why() {
     };
     let panicked = vm::run(&machine, &initramfs, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(panicked.contains("the guest ended before its result"), "{panicked}");
-    assert!(panicked.contains("Kernel panic"), "the console's tail is told: {panicked}");
+    assert!(panicked.contains("Kernel panic"), "the error includes the end of the console: {panicked}");
     let hung = Machine { patience: Duration::from_millis(300), ..machine.clone() };
     let silent = vm::run(&hung, &initramfs, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(silent.contains("the guest sent no message for"), "{silent}");
@@ -310,34 +310,34 @@ fn a_machine_that_cannot_run_says_why() {
     let broken = Machine { kernel: no_kernel, ..machine };
     let refused = vm::run(&broken, &initramfs, scratch.path(), |_| Ok(())).unwrap_err().to_string();
     assert!(refused.contains("end of QEMU's messages"), "{refused}");
-    assert_eq!(machines(scratch.path()), 0);
+    assert_eq!(qemu_processes(scratch.path()), 0);
 }
 
 #[test]
-fn bad_input_is_told_and_nothing_runs() {
+fn invalid_input_is_reported_and_nothing_runs() {
     let scratch = tempfile::tempdir().unwrap();
     let out = scratch.path().join("out");
-    let said = |kernel: &str, scenario: &Path| {
+    let stderr_of = |kernel: &str, scenario: &Path| {
         let output = lab(&out, kernel, scenario, &[]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     };
-    let missing = said("6.12", &scratch.path().join("none.toml"));
+    let missing = stderr_of("6.12", &scratch.path().join("none.toml"));
     assert!(missing.contains("cannot read") && missing.contains("none.toml"), "{missing}");
-    let wrong = write_scenario(scratch.path(), &SCENARIO.replace("queue = \"60kB\"", "queue = \"60 boxes\""));
-    let told = said("6.12", &wrong);
-    assert!(told.contains("test.toml:13: invalid queue `60 boxes`: expected a size"), "{told}");
-    let right = write_scenario(scratch.path(), SCENARIO);
-    let no_kernel = said("99.9", &right);
+    let invalid = write_scenario(scratch.path(), &SCENARIO.replace("queue = \"60kB\"", "queue = \"60 boxes\""));
+    let error = stderr_of("6.12", &invalid);
+    assert!(error.contains("test.toml:13: invalid queue `60 boxes`: expected a size"), "{error}");
+    let valid = write_scenario(scratch.path(), SCENARIO);
+    let no_kernel = stderr_of("99.9", &valid);
     assert!(no_kernel.contains("99.9"), "{no_kernel}");
-    let backend = Command::new(BENCH).args(["lab", "--lab", "cloud"]).arg(&right).output().unwrap();
+    let backend = Command::new(BENCH).args(["lab", "--lab", "cloud"]).arg(&valid).output().unwrap();
     assert!(String::from_utf8_lossy(&backend.stderr).contains("unknown backend `cloud`"), "{backend:?}");
     assert!(!out.exists());
 }
 
 #[test]
-fn a_full_disk_is_told() {
-    const NAME: &str = "a_full_disk_is_told";
+fn a_full_disk_is_reported() {
+    const NAME: &str = "a_full_disk_is_reported";
     if !nix::unistd::geteuid().is_root() {
         skipped(NAME, "not root, so no small disk can be made");
         return;
@@ -353,7 +353,7 @@ fn a_full_disk_is_told() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("test.toml: 2 of 2 runs failed") && said.contains("No space left on device"), "{said}");
-    assert!(said.contains("other.toml: cannot write"), "one does not keep the other from its turn: {said}");
+    assert!(said.contains("other.toml: cannot write"), "the second scenario runs although the first failed: {said}");
     assert!(said.contains("cannot write"), "{said}");
 }
 
@@ -408,8 +408,8 @@ stop_s = 2
 "#;
 
 #[test]
-fn a_cell_gives_each_its_share_and_what_others_leave() {
-    const NAME: &str = "a_cell_gives_each_its_share_and_what_others_leave";
+fn a_cell_redistributes_unused_shares() {
+    const NAME: &str = "a_cell_redistributes_unused_shares";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();
@@ -432,8 +432,8 @@ fn a_cell_gives_each_its_share_and_what_others_leave() {
 }
 
 #[test]
-fn westwoodp_keeps_the_window_that_the_stock_module_keeps() {
-    const NAME: &str = "westwoodp_keeps_the_window_that_the_stock_module_keeps";
+fn westwoodp_has_the_mean_window_of_the_stock_module() {
+    const NAME: &str = "westwoodp_has_the_mean_window_of_the_stock_module";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let scratch = tempfile::tempdir().unwrap();

@@ -20,8 +20,8 @@ fn figure(text: &str, label: &str) -> f64 {
 }
 
 #[test]
-fn wifi_readings_are_what_the_kernel_says_of_the_station() {
-    const NAME: &str = "wifi_readings_are_what_the_kernel_says_of_the_station";
+fn wifi_readings_match_the_kernels_station_statistics() {
+    const NAME: &str = "wifi_readings_match_the_kernels_station_statistics";
     let Ok(iw) = system_program("iw") else {
         skipped(NAME, "iw is not installed (./setup.sh installs it)");
         return;

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Maximum time between two checks for datagrams that are due.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const DELAY: Duration = Duration::from_millis(500);
 /// Delays of a datagram that passes at once.
 const AT_ONCE: [Duration; 1] = [Duration::ZERO];
@@ -41,7 +41,7 @@ impl Relay {
             .context("cannot bind the relay between border and server")?;
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         server.connect((Ipv4Addr::LOCALHOST, PORT))?;
-        border.set_read_timeout(Some(LOOK))?;
+        border.set_read_timeout(Some(POLL_INTERVAL))?;
         server.set_nonblocking(true)?;
         let (stop, touched) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let (key, waiting) = (Key::new(id, &secret), BinaryHeap::new());
@@ -81,9 +81,11 @@ impl Passing {
         let (mut from_border, mut from_server) = ([0; MAX_DATAGRAM_BYTES + 1], [0; MAX_DATAGRAM_BYTES + 1]);
         let mut peer = None;
         while !stop.load(Relaxed) {
-            let next =
-                self.waiting.peek().map_or(LOOK, |Reverse((due, _))| due.saturating_duration_since(Instant::now()));
-            let _ = self.border.set_read_timeout(Some(next.clamp(Duration::from_micros(1), LOOK)));
+            let next = self
+                .waiting
+                .peek()
+                .map_or(POLL_INTERVAL, |Reverse((due, _))| due.saturating_duration_since(Instant::now()));
+            let _ = self.border.set_read_timeout(Some(next.clamp(Duration::from_micros(1), POLL_INTERVAL)));
             if let Ok((length, address)) = self.border.recv_from(&mut from_border) {
                 peer = Some(address);
                 self.receive(&from_border[..length]);

@@ -26,8 +26,8 @@ impl State {
             ("N", &mut self.n),
             ("growth", &mut self.growth),
             ("share of lost segments", &mut self.loss_share),
-            ("E0^2", &mut self.weight.without),
-            ("E1^2", &mut self.weight.with),
+            ("E0^2", &mut self.weight.error_without),
+            ("E1^2", &mut self.weight.error_with),
             ("average efficiency", &mut self.weight.average),
             ("forecast", &mut self.weight.forecast),
         ]

@@ -24,9 +24,9 @@ impl State {
             return;
         }
         self.coverage.judged += 1;
-        self.weight.with = averaged(self.weight.with, beyond);
+        self.weight.error_with = averaged(self.weight.error_with, beyond);
         if busy {
-            self.weight.without = averaged(self.weight.without, change);
+            self.weight.error_without = averaged(self.weight.error_without, change);
         } else {
             self.coverage.judged_idle += 1;
         }

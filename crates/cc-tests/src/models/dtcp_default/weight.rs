@@ -20,8 +20,8 @@ pub(super) const EFFICIENCY: f64 = 1.0 / 4096.0;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Weight {
     /// Mean squares of the errors without the signal (E0) and with it (E1).
-    pub without: Interval,
-    pub with: Interval,
+    pub error_without: Interval,
+    pub error_with: Interval,
     /// Average spectral efficiency, filtered as B_I is; 0: none yet.
     pub average: Interval,
     /// Change that the last epoch's signal predicted, as a share of BW_0; 0: none.
@@ -31,7 +31,7 @@ pub(super) struct Weight {
 impl Default for Weight {
     fn default() -> Self {
         let first = Interval::point(INITIAL_SQUARE);
-        Self { without: first, with: first, average: Interval::ZERO, forecast: Interval::ZERO }
+        Self { error_without: first, error_with: first, average: Interval::ZERO, forecast: Interval::ZERO }
     }
 }
 
@@ -49,6 +49,9 @@ impl Weight {
             let (e0, e1) = (without * without, with * with);
             ((e0 - e1) / (e0 + e1 + SQUARE * SQUARE) / WEIGHT).floor().max(0.0) * WEIGHT
         };
-        Interval { low: share(self.without.low, self.with.high), high: share(self.without.high, self.with.low) }
+        Interval {
+            low: share(self.error_without.low, self.error_with.high),
+            high: share(self.error_without.high, self.error_with.low),
+        }
     }
 }

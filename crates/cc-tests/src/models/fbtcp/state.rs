@@ -12,9 +12,9 @@ use hotcc_host_algo::ca_state::{CWR, RECOVERY};
 /// Largest rate, bytes/s; a larger one counts as this one.
 const RATE_LIMIT: f64 = (1u64 << 39) as f64;
 /// Least W, ssthresh and maxCwnd, segments.
-const LEAST: u32 = 2;
+const MIN_WINDOW: u32 = 2;
 /// Largest maxCwnd, segments.
-const MOST: f64 = 0x7fff_ffff_u32 as f64;
+const MAX_WINDOW: f64 = 0x7fff_ffff_u32 as f64;
 /// Least number of segments that losses are counted over.
 const SPAN: f64 = 100.0;
 /// Resolution of CSI and CAD.
@@ -208,8 +208,8 @@ impl State {
         let bound = segments_of((rate.min(RATE_LIMIT) * rho).min(RATE_LIMIT));
         // in the algorithm DP is in whole bytes/s, and its product with rho may be, too
         let resolution = segments_of(rho + 1.0);
-        let whole = |bound: f64| bound.clamp(f64::from(LEAST), MOST) as u32;
-        if bound < f64::from(LEAST) {
+        let whole = |bound: f64| bound.clamp(f64::from(MIN_WINDOW), MAX_WINDOW) as u32;
+        if bound < f64::from(MIN_WINDOW) {
             self.coverage.add("DP samples of less than two segments");
         }
         let app_limited = self.interval.app_limited || sock.app_limited != 0 || self.drain.is_some();
@@ -338,19 +338,19 @@ impl State {
             Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
                 self.coverage.add("windows raised in a recovery");
                 restore.window = restore.window.saturating_add(segments).min(sock.snd_cwnd_clamp);
-                sock.snd_ssthresh = restore.window.max(LEAST);
+                sock.snd_ssthresh = restore.window.max(MIN_WINDOW);
             }
             _ => self.step.left = segments,
         }
     }
 
     fn lower(&mut self, sock: &mut View, to: u32) {
-        let to = to.max(LEAST);
+        let to = to.max(MIN_WINDOW);
         match &mut self.restore {
             Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
                 self.coverage.add("windows lowered in a recovery");
                 restore.window = to.min(sock.snd_cwnd_clamp);
-                sock.snd_ssthresh = restore.window.max(LEAST);
+                sock.snd_ssthresh = restore.window.max(MIN_WINDOW);
             }
             _ => {
                 sock.snd_cwnd = to;
@@ -379,7 +379,7 @@ impl State {
         let left = (f64::from(self.window(sock)) * stays / (lost + delivered)).floor() as u32;
         self.lower(sock, left);
         if let Some(max) = &mut self.max {
-            max.segments = max.segments.min(left.max(LEAST));
+            max.segments = max.segments.min(left.max(MIN_WINDOW));
         }
         self.loss_hold = t.hold_rounds;
         true
@@ -387,7 +387,7 @@ impl State {
 
     /// Limits ssthresh after W fell: to at most W, so that slow start does not undo it, and to at least 3/4 of W.
     fn stay_out_of_slow_start(sock: &mut View) {
-        sock.snd_ssthresh = sock.snd_ssthresh.min(sock.snd_cwnd).max(three_quarters(sock.snd_cwnd)).max(LEAST);
+        sock.snd_ssthresh = sock.snd_ssthresh.min(sock.snd_cwnd).max(three_quarters(sock.snd_cwnd)).max(MIN_WINDOW);
     }
 
     /// Returns the CSI of eq 4, real-valued and rounded down to whole 2^-16.
@@ -410,7 +410,7 @@ impl State {
         } else {
             return;
         }
-        sock.snd_ssthresh = sock.snd_cwnd.max(LEAST);
+        sock.snd_ssthresh = sock.snd_cwnd.max(MIN_WINDOW);
     }
 
     /// Applies eqs 2 to 6 and the tables.
@@ -449,7 +449,7 @@ impl State {
             Action::Over(divisor) => Some(segments_now / divisor.max(1)),
         };
         if let Some(segments) = decreased {
-            if segments < LEAST {
+            if segments < MIN_WINDOW {
                 self.coverage.add("decreases to the minimum");
             }
             self.lower(sock, segments);
@@ -457,7 +457,7 @@ impl State {
         if severe {
             self.repeat = 0;
             if let (Some(kept), Some(max)) = (rows::upper_bound_kept(t, row), &mut self.max) {
-                max.segments = part(max.segments, kept).max(LEAST);
+                max.segments = part(max.segments, kept).max(MIN_WINDOW);
             }
         }
     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn state_as_people_read_it() {
+    fn state_fields_are_formatted_for_people() {
         for (value, unit, text) in [
             (278_528, "segments per RTT / 65536", "f 4.25 segments per RTT (278528 / 65536)"),
             (32_768, "1/65536", "f 0.5 (32768 / 65536)"),

@@ -91,7 +91,7 @@ mod tests {
     use std::error::Error;
 
     #[test]
-    fn what_is_no_json_keeps_its_cause() {
+    fn invalid_json_keeps_its_cause() {
         let wrong = BTreeMap::from([((1, 2), 3)]);
         for error in [print_json(&wrong), print_json_line(&wrong)].map(Result::unwrap_err) {
             assert!(error.source().is_some_and(|cause| cause.is::<serde_json::Error>()));

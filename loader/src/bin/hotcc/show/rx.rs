@@ -4,7 +4,7 @@ use super::print::{print_json, row, say, table};
 use hotcc::rx::{Receiver, Status};
 use hotcc_host::error::Result;
 
-fn place(receiver: &Receiver) -> String {
+fn cgroup_path(receiver: &Receiver) -> String {
     receiver.cgroup.as_ref().map_or_else(|| "a removed cgroup".to_owned(), |path| path.display().to_string())
 }
 
@@ -13,10 +13,11 @@ pub fn changed(done: &str, receiver: &Receiver, json: bool) -> Result<()> {
     if json {
         return print_json(receiver);
     }
-    say!("{done} {} for the sockets in {}", receiver.method.name(), place(receiver));
+    say!("{done} {} for the sockets in {}", receiver.method.name(), cgroup_path(receiver));
     Ok(())
 }
 
+/// Prints the loaded receivers with their tunables, and the counters of all.
 pub fn status(status: &Status, json: bool) -> Result<()> {
     if json {
         return print_json(status);
@@ -25,7 +26,7 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
         say!("no receiver is loaded; to load one, see: hotcc rx load --help");
     }
     for receiver in &status.receivers {
-        say!("{} for the sockets in {}", receiver.method.name(), place(receiver));
+        say!("{} for the sockets in {}", receiver.method.name(), cgroup_path(receiver));
         let rows: Vec<_> = receiver.tunables.iter().map(|t| row(["   ", &t.name, &t.value, &t.unit])).collect();
         table(&rows);
     }

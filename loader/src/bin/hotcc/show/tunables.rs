@@ -9,7 +9,7 @@ use hotcc_host::error::Result;
 pub fn values(values: &[Value], only: Option<&str>, json: bool) -> Result<()> {
     if let Some(name) = only {
         let found = values.iter().find(|v| v.name == name);
-        let found = found.ok_or_else(|| unknown(name, values.iter().map(|v| (&*v.name, v.was.as_deref()))))?;
+        let found = found.ok_or_else(|| unknown(name, values.iter().map(|v| (&*v.name, v.former_name.as_deref()))))?;
         if json {
             return print_json(found);
         }

@@ -4,7 +4,7 @@
 use super::*;
 
 /// Least W of a drain, segments.
-const DRAIN_LEAST: u32 = 4;
+const MIN_DRAIN_SEGMENTS: u32 = 4;
 
 /// A drain under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ impl State {
         let window = self.window(sock);
         let target = (f64::from(window) * csi).floor();
         self.drain = Some(Drain { window, drained: false });
-        self.lower(sock, ((target * 3.0 / 4.0).floor() as u32).max(DRAIN_LEAST).min(window));
+        self.lower(sock, ((target * 3.0 / 4.0).floor() as u32).max(MIN_DRAIN_SEGMENTS).min(window));
         true
     }
 
@@ -44,8 +44,8 @@ impl State {
         self.base = Some(Base { rtt_us: least_us, seen_us: sock.now_us });
         match &mut self.restore {
             Some(restore) if sock.ca_state == u32::from(RECOVERY) => {
-                restore.window = window.max(LEAST).min(sock.snd_cwnd_clamp);
-                sock.snd_ssthresh = restore.window.max(LEAST);
+                restore.window = window.max(MIN_WINDOW).min(sock.snd_cwnd_clamp);
+                sock.snd_ssthresh = restore.window.max(MIN_WINDOW);
             }
             _ => sock.snd_cwnd = sock.snd_cwnd.max(window).min(sock.snd_cwnd_clamp),
         }
@@ -65,7 +65,7 @@ impl State {
     /// Handles the entry to the loss state; the kernel sets W to 1.
     pub(in crate::models::fbtcp) fn enter_loss(&mut self, sock: &mut View) {
         if let Some(window) = self.abandon_drain(sock) {
-            sock.snd_ssthresh = three_quarters(window).max(LEAST);
+            sock.snd_ssthresh = three_quarters(window).max(MIN_WINDOW);
         }
     }
 }

@@ -7,7 +7,7 @@ impl State {
     /// "Immune to random packet losses": returns W, so that PRR sends one segment for each that arrives.
     pub(in crate::models::fbtcp) fn ssthresh(&mut self, sock: &View) -> u32 {
         self.coverage.add("reductions asked for");
-        let window = sock.snd_cwnd.max(LEAST);
+        let window = sock.snd_cwnd.max(MIN_WINDOW);
         self.restore = Some(Restore { window, ssthresh: sock.snd_ssthresh });
         (self.step.whole, self.step.left) = (0, 0); // the running step ends
         window
@@ -17,7 +17,7 @@ impl State {
     pub(in crate::models::fbtcp) fn enter_cwr(&mut self, t: &Tunables, sock: &mut View) {
         self.coverage.add("marks");
         let window = self.abandon_drain(sock).unwrap_or(sock.snd_cwnd);
-        sock.snd_ssthresh = part(window, t.ecn_permille).max(LEAST);
+        sock.snd_ssthresh = part(window, t.ecn_permille).max(MIN_WINDOW);
         self.restore = None;
     }
 
@@ -33,13 +33,13 @@ impl State {
         }
         sock.snd_cwnd = sock.snd_cwnd.max(restore.window).min(sock.snd_cwnd_clamp);
         let under = sock.snd_cwnd.saturating_sub(1);
-        sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(LEAST);
+        sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(MIN_WINDOW);
     }
 
     /// Handles a timeout; the kernel sets W to 1.
     pub(in crate::models::fbtcp) fn time_out(&mut self, sock: &mut View) {
         self.coverage.add("timeouts");
-        sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(LEAST);
+        sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(MIN_WINDOW);
         self.restore = None;
         (self.step.whole, self.step.left) = (0, 0); // the running step ends
         self.no_rule();

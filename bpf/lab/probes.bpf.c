@@ -87,20 +87,21 @@ struct {
 /* The guest's user space reads and writes this structure in this layout. */
 struct {
 	u64 time_zero_ns;
-	u64 records_made;   /* if it exceeds the map's size, some are missing */
-	u64 rests_since_ns; /* 0: the processor does not rest */
-	u32 interrupts;	    /* being handled, softirqs included */
-	u8 idle;
-	u8 background; /* a task of the idle class runs */
+	u64 records_made;  /* if it exceeds the map's size, some are missing */
+	u64 idle_since_ns; /* 0: the processor is busy */
+	u32 interrupts;	   /* being handled, softirqs included */
+	u8 idle;	   /* the kernel's idle task runs */
+	u8 background;	   /* a task of the idle class runs */
 	/*
-	 * Whether tasks of the idle class may run. If not, the processor rests from the start of an idle period to the
-	 * next timer interrupt, and softirqs and task switches, which occur several times per packet, are not probed.
+	 * Whether tasks of the idle class may run. If not, the processor counts as idle from the start of an idle period
+	 * to the next timer interrupt, and softirqs and task switches, which occur several times per packet, are not
+	 * probed.
 	 */
 	u8 has_background;
 	u8 pad;
 } lab SEC(".data") = {};
 
-static __always_inline void watch(struct sock *sk, u8 is_retransmission)
+static __always_inline void record(struct sock *sk, u8 is_retransmission)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct tcp_sock___lab *more = (void *)tp;
@@ -144,25 +145,25 @@ static __always_inline void watch(struct sock *sk, u8 is_retransmission)
 				      (const u8 *)tp->inet_conn.icsk_ca_priv + f->detail_offset);
 }
 
-SEC("tp_btf/tcp_probe") int BPF_PROG(watch_ack, struct sock *sk)
+SEC("tp_btf/tcp_probe") int BPF_PROG(probe_ack, struct sock *sk)
 {
-	watch(sk, 0);
+	record(sk, 0);
 	return 0;
 }
 
-SEC("tp_btf/tcp_retransmit_skb") int BPF_PROG(watch_retransmission, const struct sock *sk)
+SEC("tp_btf/tcp_retransmit_skb") int BPF_PROG(probe_retransmission, const struct sock *sk)
 {
-	watch((struct sock *)sk, 1);
+	record((struct sock *)sk, 1);
 	return 0;
 }
 
-/* Counts the time from `rests_since_ns` to now as rest. */
-static __always_inline void count_rest(u64 now_ns)
+/* Adds the time from `idle_since_ns` to now to the idle time. */
+static __always_inline void count_idle_time(u64 now_ns)
 {
-	u64 since = lab.rests_since_ns, until, *bin;
+	u64 since = lab.idle_since_ns, until, *bin;
 	u32 at;
 
-	lab.rests_since_ns = 0;
+	lab.idle_since_ns = 0;
 	if (!since || !lab.time_zero_ns || now_ns < lab.time_zero_ns)
 		return;
 	since = max(since, lab.time_zero_ns) - lab.time_zero_ns;
@@ -178,57 +179,60 @@ static __always_inline void count_rest(u64 now_ns)
 	}
 }
 
-/* Starts or ends a rest. Called after each change of `lab.idle`, `lab.background` or `lab.interrupts`. */
-static __always_inline int look(void)
+/*
+ * Starts or ends an idle time: the processor counts as idle while it runs the idle task or a task of the idle class, and
+ * handles no interrupt. Called after each change of `lab.idle`, `lab.background` or `lab.interrupts`.
+ */
+static __always_inline int update_idle_time(void)
 {
-	bool rests = (lab.idle || lab.background) && !lab.interrupts;
+	bool is_idle = (lab.idle || lab.background) && !lab.interrupts;
 
-	if (rests && !lab.rests_since_ns)
-		lab.rests_since_ns = bpf_ktime_get_ns();
-	else if (!rests && lab.rests_since_ns)
-		count_rest(bpf_ktime_get_ns());
+	if (is_idle && !lab.idle_since_ns)
+		lab.idle_since_ns = bpf_ktime_get_ns();
+	else if (!is_idle && lab.idle_since_ns)
+		count_idle_time(bpf_ktime_get_ns());
 	return 0;
 }
 
 /* `state` is ~0 at the end of an idle period; the interrupt that ends the period is handled before this event. */
-SEC("tp_btf/cpu_idle") int BPF_PROG(watch_idle, u64 state)
+SEC("tp_btf/cpu_idle") int BPF_PROG(probe_idle, u64 state)
 {
 	lab.idle = (u32)state != ~0u;
-	return look();
+	return update_idle_time();
 }
 
 /* A task of the idle class runs only if no other task wants to, so it delays nothing. */
-SEC("tp_btf/sched_switch") int BPF_PROG(watch_switch, u64 preempt, struct task_struct *prev, struct task_struct *next)
+SEC("tp_btf/sched_switch") int BPF_PROG(probe_switch, u64 preempt, struct task_struct *prev, struct task_struct *next)
 {
 	lab.background = next->policy == SCHED_IDLE;
-	return look();
+	return update_idle_time();
 }
 
-SEC("tp_btf/softirq_entry") int BPF_PROG(watch_softirq_entry, u64 vector)
+SEC("tp_btf/softirq_entry") int BPF_PROG(probe_softirq_entry, u64 vector)
 {
 	lab.interrupts++;
-	return look();
+	return update_idle_time();
 }
 
-SEC("tp_btf/softirq_exit") int BPF_PROG(watch_softirq_exit, u64 vector)
+SEC("tp_btf/softirq_exit") int BPF_PROG(probe_softirq_exit, u64 vector)
 {
 	if (lab.interrupts)
 		lab.interrupts--;
-	return look();
+	return update_idle_time();
 }
 
-SEC("tp_btf/local_timer_entry") int BPF_PROG(watch_timer_entry, u64 vector)
+SEC("tp_btf/local_timer_entry") int BPF_PROG(probe_timer_entry, u64 vector)
 {
 	if (lab.has_background)
 		lab.interrupts++;
 	else
 		lab.idle = 0; /* what the timer wakes keeps the processor busy until it is idle again */
-	return look();
+	return update_idle_time();
 }
 
-SEC("tp_btf/local_timer_exit") int BPF_PROG(watch_timer_exit, u64 vector)
+SEC("tp_btf/local_timer_exit") int BPF_PROG(probe_timer_exit, u64 vector)
 {
 	if (lab.interrupts)
 		lab.interrupts--;
-	return look();
+	return update_idle_time();
 }

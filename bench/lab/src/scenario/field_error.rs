@@ -5,25 +5,27 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use toml::Spanned;
 
-/// An error, with the range of bytes it refers to.
+/// An invalid value, with its place in the file in bytes.
 #[derive(Debug)]
-pub(super) struct Wrong {
+pub(super) struct FieldError {
     pub span: Range<usize>,
     pub what: String,
 }
 
-pub(super) type Checked = Result<(), Wrong>;
+/// The result of a check of one or more fields.
+pub(super) type CheckResult = Result<(), FieldError>;
 
-pub(super) fn wrong<T>(value: &Spanned<T>, what: impl Into<String>) -> Checked {
-    Err(Wrong { span: value.span(), what: what.into() })
+/// Returns an error about `value`.
+pub(super) fn invalid<T>(value: &Spanned<T>, what: impl Into<String>) -> CheckResult {
+    Err(FieldError { span: value.span(), what: what.into() })
 }
 
-pub(super) fn within(value: &Spanned<f64>, key: &str, from: f64, to: f64) -> Checked {
+pub(super) fn within(value: &Spanned<f64>, key: &str, from: f64, to: f64) -> CheckResult {
     let number = *value.get_ref();
     if number.is_finite() && (from..=to).contains(&number) {
         return Ok(());
     }
-    wrong(value, format!("invalid {key} `{number}`: expected {from} to {to}"))
+    invalid(value, format!("invalid {key} `{number}`: expected {from} to {to}"))
 }
 
 pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
@@ -31,15 +33,15 @@ pub(super) fn within_whole<T: Copy + PartialOrd + std::fmt::Display>(
     key: &str,
     from: T,
     to: T,
-) -> Checked {
+) -> CheckResult {
     if (from..=to).contains(value.get_ref()) {
         return Ok(());
     }
-    wrong(value, format!("invalid {key} `{}`: expected {from} to {to}", value.get_ref()))
+    invalid(value, format!("invalid {key} `{}`: expected {from} to {to}", value.get_ref()))
 }
 
 /// Checks that a name is in a list. The error includes the list.
-pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> Checked {
+pub(super) fn known<'a>(name: &Spanned<String>, what: &str, list: impl Iterator<Item = &'a str>) -> CheckResult {
     known_at(name, name.get_ref(), what, list)
 }
 
@@ -49,27 +51,27 @@ pub(super) fn known_at<'a, T>(
     name: &str,
     what: &str,
     list: impl Iterator<Item = &'a str>,
-) -> Checked {
+) -> CheckResult {
     let list: Vec<&str> = list.collect();
     if list.contains(&name) {
         return Ok(());
     }
-    wrong(value, format!("unknown {what} `{name}`: {}", expected(name, list)))
+    invalid(value, format!("unknown {what} `{name}`: {}", expected(name, list)))
 }
 
-pub(super) fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> Checked {
+pub(super) fn unique<'a>(names: impl Iterator<Item = &'a Spanned<String>>, what: &str) -> CheckResult {
     let mut seen = BTreeSet::new();
     for name in names {
         let text = name.get_ref();
         let plain = text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
         if !plain || text.is_empty() || text.len() > 15 {
-            return wrong(
+            return invalid(
                 name,
                 format!("invalid {what} name `{text}`: expected 1 to 15 characters of a-z, 0-9, - and _"),
             );
         }
         if !seen.insert(text) {
-            return wrong(name, format!("duplicate {what} name `{text}`"));
+            return invalid(name, format!("duplicate {what} name `{text}`"));
         }
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! Invalid scenarios, and the errors that they cause.
 
-use crate::{RIGHT, error_of};
+use crate::{VALID, error_of};
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::scenario::Source;
 use std::path::Path;
 
-/// A piece of [`RIGHT`], its replacement, and the beginning of the error.
-const WRONG: &[(&str, &str, &str)] = &[
+/// A piece of [`VALID`], its replacement, and the beginning of the error.
+const INVALID: &[(&str, &str, &str)] = &[
     // TOML, keys, types
     ("duration_s = 10", "duration_s = ", "x.toml:1: "),
     ("duration_s = 10\n", "", "x.toml:1: missing field `duration_s`"),
@@ -281,25 +281,25 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_told_by_line() {
-    Source::parse(Path::new("x.toml"), RIGHT.to_owned()).unwrap();
-    for (right, wrong, what) in WRONG {
-        assert_eq!(RIGHT.matches(right).count(), 1, "{right}");
-        let error = error_of(RIGHT.replace(right, wrong));
-        assert!(error.starts_with(what), "{wrong:?}: error `{error}`, not `{what}`");
+fn errors_name_their_line() {
+    Source::parse(Path::new("x.toml"), VALID.to_owned()).unwrap();
+    for (valid, invalid, what) in INVALID {
+        assert_eq!(VALID.matches(valid).count(), 1, "{valid}");
+        let error = error_of(VALID.replace(valid, invalid));
+        assert!(error.starts_with(what), "{invalid:?}: error `{error}`, not `{what}`");
     }
 }
 
 /// Errors that only planning finds name their line, too.
 #[test]
-fn what_cannot_be_planned_is_told_by_line() {
-    for (right, wrong, what) in [
+fn planning_errors_name_their_line() {
+    for (valid, invalid, what) in [
         ("model = \"constant\"\nsinr_db = 20", "model = \"trace\"\nfile = \"none.csv\"", "x.toml:27: radio `nr`: "),
         ("towards = \"tv\"", "towards = \"ue\"", "x.toml:41: no link to `ue` uses radio `nr`"),
     ] {
-        assert_eq!(RIGHT.matches(right).count(), 1, "{right}");
-        let source = Source::parse(Path::new("x.toml"), RIGHT.replace(right, wrong)).unwrap();
+        assert_eq!(VALID.matches(valid).count(), 1, "{valid}");
+        let source = Source::parse(Path::new("x.toml"), VALID.replace(valid, invalid)).unwrap();
         let error = check_plans(&source).unwrap_err().to_string();
-        assert!(error.starts_with(what), "{wrong:?}: error `{error}`, not `{what}`");
+        assert!(error.starts_with(what), "{invalid:?}: error `{error}`, not `{what}`");
     }
 }

@@ -1,0 +1,139 @@
+//! crest with a radio map: the choice of a signal, its weight, and a change of the cell.
+
+use super::{Connection, MSS};
+use hotcc_abi::radio::{Capacity, PackedSinr};
+use hotcc_host_algo::{HostAlgo, RadioLine};
+
+const SINR: u64 = 1;
+const CAPACITY: u64 = 2;
+
+/// The radio map's reading of the connection's link.
+#[derive(Clone, Copy, Default)]
+struct RawReading {
+    sinr_db: Option<f64>,
+    capacity: Option<(f64, bool)>,
+    cell: u32,
+    age_ms: u32,
+}
+
+impl Connection<'_> {
+    /// Writes a reading to the radio map.
+    fn publish(&self, algo: &HostAlgo, raw: RawReading) {
+        let time_ms = (self.view.now_us / 1000) as u32 - raw.age_ms;
+        let sinr = |db: f64| PackedSinr { sinr_q8_db: (db * 256.0) as i16, average_q8_db: 0, time_ms }.pack();
+        let capacity = raw.capacity.and_then(|(bps, derived)| Capacity::new(bps, derived, time_ms));
+        algo.set_radio_line(Some(RadioLine {
+            sinr: raw.sinr_db.map_or(0, sinr),
+            capacity: capacity.map_or(0, Capacity::pack),
+            cell: raw.cell,
+            max_age_ms: 500,
+        }));
+    }
+
+    /// Runs slices with a queue, in each of which `flight` segments arrive per flight, with this reading of the radio.
+    fn slices(&mut self, algo: &HostAlgo, count: u32, flight: i32, raw: RawReading) {
+        for _ in 0..count {
+            self.publish(algo, raw);
+            self.ack(10_000, flight as u32 / 5, flight, 50_000);
+        }
+    }
+}
+
+#[test]
+fn a_measured_capacity_takes_precedence_over_the_sinr() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let sinr_db = Some(10.0);
+    for (raw, kind) in [
+        (RawReading { sinr_db, ..RawReading::default() }, SINR),
+        (RawReading { sinr_db, capacity: Some((16e6, false)), ..RawReading::default() }, CAPACITY),
+        (RawReading { sinr_db, capacity: Some((16e6, true)), ..RawReading::default() }, SINR),
+        (RawReading { capacity: Some((16e6, false)), ..RawReading::default() }, CAPACITY),
+    ] {
+        connection.slices(&algo, 1, 100, raw);
+        assert_eq!(connection.state("signal.radio.kind"), kind);
+    }
+    // too old, or derived without a SINR: not used
+    for raw in [
+        RawReading { capacity: Some((16e6, false)), age_ms: 501, ..RawReading::default() },
+        RawReading { capacity: Some((16e6, true)), ..RawReading::default() },
+    ] {
+        connection.slices(&algo, 1, 100, raw);
+        assert_eq!(connection.state("signal.readings") as u16, 0x8000, "no reading");
+    }
+}
+
+/// What was learned about one kind of signal is kept, and does not carry over: the other kind has to earn its own
+/// weight.
+#[test]
+fn each_signal_keeps_its_own_weight() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let sinr = RawReading { sinr_db: Some(10.0), ..RawReading::default() };
+    let learned = |c: &Connection<'_>| (c.state("signal.level"), c.state("signal.error_with"));
+    connection.slices(&algo, 40, 100, sinr);
+    let of_sinr = learned(&connection);
+    assert!(of_sinr.0 > 0);
+    let capacity = RawReading { capacity: Some((16e6, false)), ..sinr };
+    connection.slices(&algo, 1, 100, capacity);
+    assert_eq!(learned(&connection), (0, 0), "nothing is known of the capacity yet");
+    assert_eq!((connection.state("signal.other_level"), connection.state("signal.other_error")), of_sinr);
+    connection.slices(&algo, 40, 100, capacity);
+    // 2000 segments/s of a capacity of 16 Mbit/s: log2(16 * 2000) + 20 - log2(16000) = 21, in 1/1024
+    let level = connection.state("signal.level") as i64;
+    assert!((level - 21 * 1024).abs() < 100, "{level}");
+    let of_capacity = learned(&connection);
+    connection.slices(&algo, 1, 100, sinr);
+    assert_eq!(learned(&connection), of_sinr);
+    connection.slices(&algo, 1, 100, capacity);
+    assert_eq!(learned(&connection), of_capacity);
+}
+
+/// A capacity that predicts the rate moves W before the packets show it, and one that is wrong loses its weight.
+#[test]
+fn the_weight_of_a_capacity_follows_its_accuracy() {
+    let algo = HostAlgo::load("crest");
+    let weight = |wrong: bool| {
+        let mut connection = Connection::cruising(&algo);
+        let mut rates = [100, 100, 100, 100, 100];
+        for i in 0..400 {
+            let flight = if i / 7 % 2 == 0 { 60 } else { 140 };
+            // the radio knows the rate four slices before it is measured
+            rates.rotate_left(1);
+            rates[4] = flight;
+            let factor = if wrong { if i / 50 % 2 == 0 { 10.0 } else { 0.1 } } else { 1.0 };
+            let bps = f64::from(flight) / 0.05 * f64::from(MSS) * 8.0 * factor;
+            connection.publish(&algo, RawReading { capacity: Some((bps, false)), ..RawReading::default() });
+            connection.ack(10_000, rates[2] as u32 / 5, rates[2], 50_000);
+        }
+        connection.state("signal.weight")
+    };
+    assert!(weight(false) > 100, "{}", weight(false));
+    assert!(weight(true) < 60, "{}", weight(true));
+}
+
+#[test]
+fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let raw = RawReading { capacity: Some((16e6, false)), cell: 7, ..RawReading::default() };
+    connection.slices(&algo, 10, 100, raw);
+    assert_eq!(connection.state("base_us"), 40_000, "the first cell is no change");
+    let round = |connection: &mut Connection<'_>, rtt_us| {
+        connection.publish(&algo, RawReading { cell: 8, ..raw });
+        connection.ack(100_000, 400, 100, rtt_us);
+    };
+    // at the end of the first round the flow sees the change; the second acknowledges segments sent before that
+    round(&mut connection, 60_000);
+    let window = connection.state("window");
+    for rtt_us in [70_000, 80_000] {
+        assert_eq!(connection.state("base_us"), 40_000);
+        round(&mut connection, rtt_us);
+    }
+    assert_eq!(connection.state("base_us"), 80_000);
+    assert_eq!(connection.state("window"), window);
+    for _ in 0..3 {
+        round(&mut connection, 85_000);
+        assert_eq!(connection.state("base_us"), 80_000, "then it holds");
+    }
+}
