@@ -1,0 +1,141 @@
+//! What is kept of a cohort's connections for one guard: sums, or a histogram.
+
+use crate::ratio::Estimate;
+use crate::sequence::{half_width, ranks};
+use crate::{Connection, Figure, Metric};
+
+/// Ratios below this are considered equal: one retransmission in 1,000 segments, one timeout in 1,000 connections.
+/// Without it, two cohorts without any loss could never be shown to be equal.
+pub const SAME_BELOW: f64 = 0.001;
+
+/// A histogram has two to the power of this many buckets for each power of two: one is at most 0.4 % wide.
+const BITS: u32 = 8;
+
+/// What is kept for one guard and cohort.
+#[derive(Clone, Debug)]
+pub enum Tally {
+    Ratio { metric: Metric, sums: Sums },
+    Percentile { share: f64, figure: Figure, histogram: Histogram },
+}
+
+impl Tally {
+    pub fn new(metric: Metric) -> Self {
+        match metric {
+            Metric::RetransmitRatio | Metric::TimeoutRatio => Self::Ratio { metric, sums: Sums::default() },
+            Metric::Percentile { figure, percent } => {
+                Self::Percentile { share: f64::from(percent) / 100.0, figure, histogram: Histogram::default() }
+            }
+        }
+    }
+
+    pub fn add(&mut self, connection: &Connection) {
+        match self {
+            Self::Ratio { metric: Metric::TimeoutRatio, sums } => sums.add(connection.timeouts, 1),
+            Self::Ratio { sums, .. } => sums.add(connection.retransmits, connection.segments),
+            Self::Percentile { figure, histogram, .. } => {
+                if let Some(value) = figure.of(connection) {
+                    histogram.add(value);
+                }
+            }
+        }
+    }
+
+    /// Returns the number of connections that had the figure.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Ratio { sums, .. } => sums.count,
+            Self::Percentile { histogram, .. } => histogram.count,
+        }
+    }
+
+    /// Returns the cohort's value; `None` before the first connection that had the figure.
+    pub fn estimate(&self, alpha: f64) -> Option<Estimate> {
+        match self {
+            Self::Ratio { sums, .. } => sums.estimate(alpha),
+            Self::Percentile { share, histogram, .. } => histogram.estimate(*share, alpha),
+        }
+    }
+}
+
+/// Sums over connections of events (retransmissions) and of what they may happen to (segments), and of their squares.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sums {
+    count: u64,
+    events: f64,
+    trials: f64,
+    events_squared: f64,
+    events_by_trials: f64,
+    trials_squared: f64,
+}
+
+impl Sums {
+    /// Adds a connection; one without trials has no ratio.
+    fn add(&mut self, events: u64, trials: u64) {
+        if trials == 0 {
+            return;
+        }
+        let (events, trials) = (events as f64, trials as f64);
+        self.count += 1;
+        self.events += events;
+        self.trials += trials;
+        self.events_squared += events * events;
+        self.events_by_trials += events * trials;
+        self.trials_squared += trials * trials;
+    }
+
+    fn estimate(&self, alpha: f64) -> Option<Estimate> {
+        if self.count == 0 {
+            return None;
+        }
+        let ratio = self.events / self.trials;
+        let residuals = self.events_squared - 2.0 * ratio * self.events_by_trials + ratio * ratio * self.trials_squared;
+        // one more residual, of one event: no events at all in few segments do not show that there are none
+        let error = (residuals.max(0.0) + 1.0).sqrt() / self.trials;
+        let half = half_width(self.count, alpha) * error;
+        Some(Estimate { value: ratio, low: (ratio > half).then_some(ratio - half), high: Some(ratio + half) })
+    }
+}
+
+/// Counts of values in buckets of equal relative width. Values below two to the power of `BITS + 1` are exact.
+#[derive(Clone, Debug, Default)]
+pub struct Histogram {
+    count: u64,
+    buckets: Vec<u64>,
+}
+
+impl Histogram {
+    /// Adds a value; 0 counts as 1, so that ratios exist.
+    fn add(&mut self, value: u64) {
+        let value = value.max(1);
+        let shift = value.ilog2().saturating_sub(BITS);
+        let place = ((u64::from(shift) << BITS) + (value >> shift)) as usize;
+        if place >= self.buckets.len() {
+            self.buckets.resize(place + 1, 0);
+        }
+        self.buckets[place] += 1;
+        self.count += 1;
+    }
+
+    /// Returns the middle of the bucket of the value of this rank, counted from 1.
+    fn at(&self, rank: u64) -> f64 {
+        let mut left = rank;
+        let place = self.buckets.iter().position(|count| {
+            let found = left <= *count;
+            left = left.saturating_sub(*count);
+            found
+        });
+        let place = place.unwrap_or(self.buckets.len()) as u64;
+        let shift = (place >> BITS).saturating_sub(1);
+        let width = (1u64 << shift) as f64;
+        (place - (shift << BITS)) as f64 * width + (width - 1.0) / 2.0
+    }
+
+    fn estimate(&self, share: f64, alpha: f64) -> Option<Estimate> {
+        if self.count == 0 {
+            return None;
+        }
+        let (low, high) = ranks(share, self.count, alpha);
+        let middle = (share * self.count as f64).ceil().max(1.0) as u64;
+        Some(Estimate { value: self.at(middle), low: low.map(|r| self.at(r)), high: high.map(|r| self.at(r)) })
+    }
+}
