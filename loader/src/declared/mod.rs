@@ -20,6 +20,7 @@ mod wanted;
 pub use plan::{Action, Step, Subject};
 pub use save::{Saved, save};
 
+use crate::canary;
 use crate::policy::layout::Moved;
 use crate::policy::{self, Explained, FlowQuery};
 use crate::registry::{begin, need_bpffs};
@@ -86,6 +87,7 @@ fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<S
     need_bpffs()?;
     let files = steps::read_files(&declared)?;
     let lock = begin(command)?;
+    canary::refuse_while_running("change the rules")?;
     let steps = plan::plan(declared)?;
     let warnings = steps::carry_out(&steps, files)?;
     Ok((steps, warnings, lock))

@@ -75,7 +75,7 @@ impl TextEntry {
         text(&self.toml)
     }
 
-    pub(super) fn keys(&self) -> Result<toml::Table> {
+    pub(crate) fn keys(&self) -> Result<toml::Table> {
         self.toml().parse().tried(|| "cannot read a rule in the kernel".to_owned())
     }
 
