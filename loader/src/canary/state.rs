@@ -133,7 +133,7 @@ pub(crate) fn read_status() -> Result<Status> {
     })
 }
 
-/// Fails if a canary runs. Call it with the lock held.
+/// Fails if a canary runs.
 pub(crate) fn refuse_while_running(tried: &str) -> Result<()> {
     let status = read_status()?;
     if status.state != State::Running {

@@ -64,6 +64,9 @@ pub fn apply(file: &Path) -> Result<Difference> {
 /// of the outcomes.
 pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)> {
     need_root("hotcc apply")?;
+    need_bpffs()?;
+    // a canary that starts after this finds its rules replaced, and ends
+    canary::refuse_while_running("change the rules")?;
     let mut declared = wanted::read(file)?;
     let mut warnings = std::mem::take(&mut declared.warnings);
     let (steps, more, _lock) = follow("hotcc apply", declared)?;
@@ -87,7 +90,6 @@ fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<S
     need_bpffs()?;
     let files = steps::read_files(&declared)?;
     let lock = begin(command)?;
-    canary::refuse_while_running("change the rules")?;
     let steps = plan::plan(declared)?;
     let warnings = steps::carry_out(&steps, files)?;
     Ok((steps, warnings, lock))

@@ -80,6 +80,7 @@ pub struct RuleEntry {
 pub(crate) mod cohort {
     pub(crate) const CONTROL: usize = 0;
     pub(crate) const CANARY: usize = 1;
+    pub(crate) const NAMES: [&str; super::COHORTS] = ["control", "canary"];
 }
 
 /// Number of cohorts.

@@ -110,6 +110,10 @@ fn a_share_gets_the_new_one_until_it_expires() {
     until("ended connections are counted", || status()["connections"]["canary"].as_u64().unwrap() > 0);
     assert!(ok(&["canary", "status"]).contains("running"));
 
+    let shown = ok(&["policy", "show"]);
+    assert!(shown.starts_with("rule 1 (canary of `hotcc canary`): congestion_control = \"po_west\""), "{shown}");
+    assert!(shown.contains("\nrule 2 (control of `hotcc canary`): congestion_control = \"reno\""), "{shown}");
+
     // it is renewed: this takes longer than it would last
     let expires_before = Instant::now() + Duration::from_secs(4);
     until("it is renewed", || Instant::now() > expires_before);
@@ -134,7 +138,8 @@ fn a_share_gets_the_new_one_until_it_expires() {
     assert_eq!((state(), rules()), ("aborted".to_owned(), before.clone()));
 
     // `apply` and another canary replace an expired one
-    drop(Canary::spawn(&ruled, "po_west", &HALF, "canary-installed").ended());
+    let mut killed = Canary::spawn(&ruled, "po_west", &HALF, "canary-installed");
+    killed.ended();
     assert_eq!(state(), "expired");
     ruled.apply(&[RULE]);
     assert_ne!(state(), "expired");

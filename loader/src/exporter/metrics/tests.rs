@@ -65,6 +65,7 @@ fn full() -> Snapshot {
         keys: toml::Table::new(),
         congestion_control: "dtcp".to_owned(),
         loaded: true,
+        cohort: None,
         remote_prefixes: 0,
         local_prefixes: 0,
         counts: Counts { connections: 17, unavailable: 18, ..Counts::default() },
