@@ -333,12 +333,20 @@ fn a_bad_one_is_rolled_back_and_an_equal_one_promoted() {
     assert_eq!(with(&ruled, "reno", 20), 20);
     assert_eq!(logged(&ruled), ["start", "step", "verdict", "end"]);
 
-    let (exit, end) = Traffic::while_running(&ruled, || {
-        let guards = ["--guard", "goodput_p50 >= 0.5 * control", "--guard", "rtt_p50 <= 2 * control"];
-        Canary::spawn(&ruled, "ca_same", &[&options[..], &guards].concat(), "").ended()
+    let options = ["--share", "20%", "--min-connections", "30", "--for", "100s", "--expiry", "3s"];
+    let guards = ["--guard", "goodput_p50 >= 0.5 * control", "--guard", "rtt_p50 <= 2 * control"];
+    let same = [&options[..], &guards].concat();
+    Traffic::while_running(&ruled, || {
+        let mut killed = Canary::spawn(&ruled, "ca_same", &same, "canary-passed");
+        assert_eq!(killed.ended().0.signal(), Some(9), "at the end of its first step");
+        until("it expires", || state() == "expired");
+        assert_eq!(with(&ruled, "reno", 20), 20);
     });
+    let (exit, end) = Traffic::while_running(&ruled, || Canary::spawn(&ruled, "ca_same", &same, "").ended());
     assert_eq!((exit.code(), &end["state"]), (Some(0), &"promoted".into()), "{end}");
     assert!(end["policy"].as_str().unwrap().starts_with("[[policy]]\n"), "{end}");
+    let reason = end["reason"].as_str().unwrap();
+    assert!(reason.starts_with("Every guard held in each step; at step 2 of 2 (25 %): "), "{end}");
     assert_eq!((state(), status()["dropped_records"].as_u64()), ("promoted".to_owned(), Some(0)));
     assert_eq!(with(&ruled, "ca_same", 20), 20);
 }

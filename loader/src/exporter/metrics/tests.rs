@@ -95,7 +95,7 @@ fn full() -> Snapshot {
             dropped_records: 33,
         }),
         policy: Some((Shown { rules: vec![rule] }, Stats { rules: vec![figures] })),
-        errors: [0, 0, 1, 0, 0, 0, 0],
+        errors: [0, 0, 1, 0, 0, 0, 0, 0],
         duration: Duration::from_millis(20),
     }
 }
@@ -227,7 +227,7 @@ fn radio_tells_what_it_knows_and_what_it_leaves_out() {
 
 #[test]
 fn a_part_that_failed_is_left_out_whole() {
-    let page = page(Snapshot { errors: [1; 7], ..Snapshot::default() }).unwrap();
+    let page = page(Snapshot { errors: [1; PARTS.len()], ..Snapshot::default() }).unwrap();
     let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(names, ["hotcc_build", "hotcc_scrape_errors", "hotcc_scrape_duration_seconds"]);
 }
