@@ -53,6 +53,14 @@ bench *args: build
 scoreboard *args: build
     target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
 
+# Simulate the connections from which the canary's tests draw, and write them to crates/canary/tests (needs jq).
+canary-flows: build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cd crates/canary/tests
+    ../../../target/release/hotcc-bench lab --sim --json --out ../../../lab-results recorded.toml > ../../../lab-results/recorded.json
+    { echo "# just canary-flows"; jq -r -f recorded.jq ../../../lab-results/recorded.json; } > recorded.csv
+
 # Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}

@@ -56,9 +56,14 @@ impl Judge {
 
     /// Adds a connection that began in the current step and has ended.
     pub fn add(&mut self, cohort: Cohort, connection: &Connection) {
-        *self.connections.of(cohort) += 1;
+        self.add_times(cohort, connection, 1);
+    }
+
+    /// Adds `times` connections that all did the same.
+    pub fn add_times(&mut self, cohort: Cohort, connection: &Connection, times: u64) {
+        *self.connections.of(cohort) += times;
         for (_, tallies) in &mut self.guards {
-            tallies.of(cohort).add(connection);
+            tallies.of(cohort).add(connection, times);
         }
     }
 
@@ -94,8 +99,8 @@ impl Judge {
 
     fn finding(&self, guard: &Guard, tallies: &Pair<Tally>) -> Finding {
         let connections = Pair { canary: tallies.canary.count(), control: tallies.control.count() };
-        let canary = tallies.canary.estimate(self.alpha);
-        let control = tallies.control.estimate(self.alpha);
+        let canary = tallies.canary.estimate(&tallies.control, self.alpha);
+        let control = tallies.control.estimate(&tallies.canary, self.alpha);
         let mut finding = Finding {
             guard: *guard,
             metric: guard.metric,
