@@ -22,8 +22,10 @@
 //!   mean over connections of `retransmits - factor * ratio of the control * segments` (Fieller's interval). The
 //!   variance is that between connections, because losses within a connection come together.
 //!
-//! The error probability is [`ALPHA`], split evenly over guards and steps: if a canary is exactly at the limit of each
-//! guard, at most this share is rolled back by mistake. Of canaries that equal their control, far fewer are.
+//! The error probability is [`ALPHA`]. To find a guard broken, it is split evenly over guards and steps: if a canary is
+//! exactly at the limit of each guard, at most this share is rolled back by mistake. Of canaries that equal their control,
+//! far fewer are. To find a guard holds, it is not split: all guards must hold, so a mistake needs one particular guard to be
+//! misjudged (the intersection-union test: Berger, Technometrics 24(4), 1982).
 //!
 //! # Limits
 //!
