@@ -1,13 +1,14 @@
 //! The judge: collects connections of both cohorts, and compares them whenever asked.
 
+use crate::connection::{Cohort, Connection};
+use crate::guard::{Guard, Limit, Metric};
 use crate::ratio::{Bounds, Estimate, of_means, of_percentiles};
 use crate::tally::{SAME_BELOW, Tally};
-use crate::{Cohort, Connection, Guard, Limit, Metric};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// The probability of a mistake, over all looks, if a canary is exactly at its limits: that any guard in any step is found
-/// broken, and that a step is passed. A canary that equals its control is rolled back far less often.
+/// The probability of a mistake, over all looks, if a canary is exactly at its limits: that any guard in any step is
+/// found broken, and that a step is passed. A canary that equals its control is rolled back far less often.
 pub const ALPHA: f64 = 0.05;
 
 /// Compares the cohorts of one step at a time.
@@ -37,8 +38,8 @@ impl<T> Pair<T> {
 }
 
 impl Judge {
-    /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step. `steps`
-    /// is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
+    /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step.
+    /// `steps` is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
     #[must_use]
     pub fn new(guards: Vec<Guard>, min_connections: u64, steps: u32) -> Self {
         let comparisons = guards.len().max(1) as f64 * f64::from(steps.max(1));
@@ -105,7 +106,7 @@ impl Judge {
                 (Some(careful), Judgement::Broken)
             }
             Some(_) if self.suffices(connections) => {
-                // for a step to be passed by mistake, the guard that is broken must be misjudged: one guard, so no split
+                // no split: all guards must hold, so passing by mistake needs a mistake at the one that is broken
                 let within = Comparison::of(guard.metric, tallies, ALPHA).filter(|c| c.is_within(guard));
                 within.map_or((careful, Judgement::Undecided), |within| (Some(within), Judgement::Holds))
             }
@@ -201,8 +202,8 @@ pub struct Finding {
     pub control: Option<f64>,
     /// The canary's value over the control's; `None` if one is missing or the control's is 0.
     pub ratio: Option<f64>,
-    /// The lower bound of the true ratio; `None` if a value is missing. The bounds' error probability is [`ALPHA`] if the guard
-    /// holds; otherwise it is that of all guards and steps together.
+    /// The lower bound of the true ratio; `None` if a value is missing. The bounds' error probability is [`ALPHA`] if
+    /// the guard holds; otherwise it is that of all guards and steps together.
     pub ratio_low: Option<f64>,
     /// The upper bound of the true ratio; `None` if there is none yet.
     pub ratio_high: Option<f64>,

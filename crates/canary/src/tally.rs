@@ -1,8 +1,9 @@
 //! What is kept of a cohort's connections for one guard: sums, or a histogram.
 
+use crate::connection::Connection;
+use crate::guard::{Figure, Metric};
 use crate::ratio::Estimate;
 use crate::sequence::{half_width, ranks};
-use crate::{Connection, Figure, Metric};
 
 /// Ratios below this are considered equal: one retransmission in 1,000 segments, one timeout in 1,000 connections.
 /// Without it, two cohorts without any loss could never be shown to be equal.
@@ -92,8 +93,8 @@ impl Sums {
         sum.max(0.0)
     }
 
-    /// The variance is at least that of both cohorts together: few connections with much loss make most of it, and a small
-    /// cohort may have none of them yet.
+    /// The variance is at least that of both cohorts together: few connections with much loss make most of it, and a
+    /// small cohort may have none of them yet.
     fn estimate(&self, other: &Self, alpha: f64) -> Option<Estimate> {
         if self.count == 0 {
             return None;

@@ -100,8 +100,9 @@ impl Poisson {
 
 /// Adds one batch to both cohorts, and returns the number of the canary's connections.
 ///
-/// Connections arrive as a Poisson process, and each goes to a cohort by chance. Then the cohorts are independent. Drawing how
-/// often each recorded connection arrives is the same as drawing connections one by one: faster for many, slower for few.
+/// Connections arrive as a Poisson process, and each goes to a cohort by chance. Then the cohorts are independent.
+/// Drawing how often each recorded connection arrives is the same as drawing connections one by one: faster for many,
+/// slower for few.
 fn batch(
     judge: &mut Judge,
     [control, canary]: [&[Connection]; 2],
