@@ -57,9 +57,10 @@ scoreboard *args: build
 canary-flows: build
     #!/usr/bin/env bash
     set -euo pipefail
-    cd crates/canary/tests
-    ../../../target/release/hotcc-bench lab --sim --json --out ../../../lab-results recorded.toml > ../../../lab-results/recorded.json
-    { echo "# just canary-flows"; jq -r -f recorded.jq ../../../lab-results/recorded.json; } > recorded.csv
+    mkdir -p lab-results
+    target/release/hotcc-bench lab --sim --json --out lab-results crates/canary/tests/recorded.toml > lab-results/recorded.json
+    { echo "# just canary-flows"; jq -r -f crates/canary/tests/recorded.jq lab-results/recorded.json; } \
+        > crates/canary/tests/recorded.csv
 
 # Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
 matrix *kernels: build
