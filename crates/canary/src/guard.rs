@@ -1,6 +1,6 @@
 //! What a canary must keep to: limits relative to the control.
 
-use crate::Connection;
+use crate::connection::Connection;
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -137,7 +137,8 @@ pub struct Guard {
 pub enum InvalidGuard {
     /// The text has another form.
     #[error(
-        "invalid guard `{0}`: expected METRIC <= FACTOR * control or METRIC >= FACTOR * control, e.g. `rtt_p95 <= 1.1 * control`"
+        "invalid guard `{0}`: expected METRIC <= FACTOR * control or METRIC >= FACTOR * control, \
+         e.g. `rtt_p95 <= 1.1 * control`"
     )]
     Form(String),
     /// The metric is unknown.
@@ -196,8 +197,8 @@ impl Serialize for Metric {
     }
 }
 
-/// Returns the guards of a canary that names none: at most a fifth more retransmissions, at most a tenth more RTT at the
-/// 95th percentile, at most a twentieth less goodput at the median.
+/// Returns the guards of a canary that names none: at most a fifth more retransmissions, at most a tenth more RTT at
+/// the 95th percentile, at most a twentieth less goodput at the median.
 #[must_use]
 pub fn default_guards() -> Vec<Guard> {
     let percentile = |figure, percent| Metric::Percentile { figure, percent };

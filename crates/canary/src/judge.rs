@@ -1,13 +1,14 @@
 //! The judge: collects connections of both cohorts, and compares them whenever asked.
 
+use crate::connection::{Cohort, Connection};
+use crate::guard::{Guard, Limit, Metric};
 use crate::ratio::{Bounds, Estimate, of_means, of_percentiles};
 use crate::tally::{SAME_BELOW, Tally};
-use crate::{Cohort, Connection, Guard, Limit, Metric};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// The probability with which a canary that is exactly at its limits is rolled back, or promoted, at any look in any
-/// step; it is split evenly over guards and steps. A canary that equals its control is rolled back far less often.
+/// The probability of a mistake, over all looks, if a canary is exactly at its limits: that any guard in any step is
+/// found broken, and that a step is passed. A canary that equals its control is rolled back far less often.
 pub const ALPHA: f64 = 0.05;
 
 /// Compares the cohorts of one step at a time.
@@ -16,8 +17,8 @@ pub struct Judge {
     guards: Vec<(Guard, Pair<Tally>)>,
     connections: Pair<u64>,
     min_connections: u64,
-    /// Of one guard in one step.
-    alpha: f64,
+    /// The probability that one guard is found broken by mistake, in one step.
+    alpha_broken: f64,
 }
 
 /// What there is of each cohort.
@@ -37,8 +38,8 @@ impl<T> Pair<T> {
 }
 
 impl Judge {
-    /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step. `steps`
-    /// is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
+    /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step.
+    /// `steps` is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
     #[must_use]
     pub fn new(guards: Vec<Guard>, min_connections: u64, steps: u32) -> Self {
         let comparisons = guards.len().max(1) as f64 * f64::from(steps.max(1));
@@ -50,15 +51,20 @@ impl Judge {
             guards: guards.into_iter().map(empty).collect(),
             connections: Pair::default(),
             min_connections: min_connections.max(1),
-            alpha: ALPHA / comparisons,
+            alpha_broken: ALPHA / comparisons,
         }
     }
 
     /// Adds a connection that began in the current step and has ended.
     pub fn add(&mut self, cohort: Cohort, connection: &Connection) {
-        *self.connections.of(cohort) += 1;
+        self.add_times(cohort, connection, 1);
+    }
+
+    /// Adds `times` connections that all did the same.
+    pub fn add_times(&mut self, cohort: Cohort, connection: &Connection, times: u64) {
+        *self.connections.of(cohort) += times;
         for (_, tallies) in &mut self.guards {
-            tallies.of(cohort).add(connection);
+            tallies.of(cohort).add(connection, times);
         }
     }
 
@@ -94,54 +100,74 @@ impl Judge {
 
     fn finding(&self, guard: &Guard, tallies: &Pair<Tally>) -> Finding {
         let connections = Pair { canary: tallies.canary.count(), control: tallies.control.count() };
-        let canary = tallies.canary.estimate(self.alpha);
-        let control = tallies.control.estimate(self.alpha);
-        let mut finding = Finding {
+        let careful = Comparison::of(guard.metric, tallies, self.alpha_broken);
+        let (comparison, judgement) = match careful {
+            Some(careful) if self.suffices(connections) && careful.is_beyond(guard) => {
+                (Some(careful), Judgement::Broken)
+            }
+            Some(_) if self.suffices(connections) => {
+                // no split: all guards must hold, so passing by mistake needs a mistake at the one that is broken
+                let within = Comparison::of(guard.metric, tallies, ALPHA).filter(|c| c.is_within(guard));
+                within.map_or((careful, Judgement::Undecided), |within| (Some(within), Judgement::Holds))
+            }
+            _ => (careful, Judgement::Undecided),
+        };
+        let [canary, control] = [comparison.map(|c| c.canary.value), comparison.map(|c| c.control.value)];
+        let divisor = control.filter(|control| *control > 0.0);
+        Finding {
             guard: *guard,
             metric: guard.metric,
             canary_connections: connections.canary,
             control_connections: connections.control,
             min_connections: self.min_connections,
-            canary: canary.map(|e| e.value),
-            control: control.map(|e| e.value),
-            ratio: None,
-            ratio_low: None,
-            ratio_high: None,
-            judgement: Judgement::Undecided,
-        };
-        if let (Some(canary), Some(control)) = (canary, control) {
-            let is_mean = matches!(guard.metric, Metric::RetransmitRatio | Metric::TimeoutRatio);
-            let bounds = if is_mean { of_means(&canary, &control) } else { of_percentiles(&canary, &control) };
-            finding.ratio = (control.value > 0.0).then(|| canary.value / control.value);
-            finding.ratio_low = Some(bounds.low);
-            finding.ratio_high = bounds.high;
-            if self.suffices(connections) {
-                let floor = if is_mean { SAME_BELOW } else { 0.0 };
-                finding.judgement = judge(guard, &bounds, &canary, &control, floor);
-            }
+            canary,
+            control,
+            ratio: canary.zip(divisor).map(|(canary, control)| canary / control),
+            ratio_low: comparison.map(|c| c.ratio.low),
+            ratio_high: comparison.and_then(|c| c.ratio.high),
+            judgement,
         }
-        finding
     }
 }
 
-/// Judges by the bounds of the ratio. If the value that must be the smaller one is below `floor`, the guard holds.
-fn judge(guard: &Guard, bounds: &Bounds, canary: &Estimate, control: &Estimate, floor: f64) -> Judgement {
-    let (within, beyond, (low, high)) = match guard.limit {
-        Limit::AtMost => {
-            (bounds.high.is_some_and(|high| high <= guard.factor), bounds.low > guard.factor, (canary.low, canary.high))
+/// The values of both cohorts, and bounds for them and for their ratio.
+#[derive(Clone, Copy, Debug)]
+struct Comparison {
+    canary: Estimate,
+    control: Estimate,
+    ratio: Bounds,
+}
+
+impl Comparison {
+    /// Returns `None` if one cohort has no value.
+    fn of(metric: Metric, tallies: &Pair<Tally>, alpha: f64) -> Option<Self> {
+        let canary = tallies.canary.estimate(&tallies.control, alpha)?;
+        let control = tallies.control.estimate(&tallies.canary, alpha)?;
+        let ratio = match metric {
+            Metric::RetransmitRatio | Metric::TimeoutRatio => of_means(&canary, &control),
+            Metric::Percentile { .. } => of_percentiles(&canary, &control),
+        };
+        Some(Self { canary, control, ratio })
+    }
+
+    /// Is the guard shown to hold? It also holds if the value that must be the smaller one is below `SAME_BELOW`.
+    fn is_within(&self, guard: &Guard) -> bool {
+        let is_below = |value: Option<f64>, factor| value.is_some_and(|value| value * factor <= SAME_BELOW);
+        match guard.limit {
+            Limit::AtMost => self.ratio.high.is_some_and(|r| r <= guard.factor) || is_below(self.canary.high, 1.0),
+            Limit::AtLeast => self.ratio.low >= guard.factor || is_below(self.control.high, guard.factor),
         }
-        Limit::AtLeast => (
-            bounds.low >= guard.factor,
-            bounds.high.is_some_and(|high| high < guard.factor),
-            (control.low.map(|v| v * guard.factor), control.high.map(|v| v * guard.factor)),
-        ),
-    };
-    if within || high.is_some_and(|high| high <= floor) {
-        Judgement::Holds
-    } else if beyond && low.unwrap_or(0.0) >= floor {
-        Judgement::Broken
-    } else {
-        Judgement::Undecided
+    }
+
+    /// Is the guard shown to be broken? Then the value that must be the smaller one is above `SAME_BELOW`, too.
+    fn is_beyond(&self, guard: &Guard) -> bool {
+        let is_above = |value: Option<f64>, factor| value.is_some_and(|value| value * factor > SAME_BELOW);
+        match guard.limit {
+            Limit::AtMost => self.ratio.low > guard.factor && is_above(self.canary.low, 1.0),
+            Limit::AtLeast => {
+                self.ratio.high.is_some_and(|r| r < guard.factor) && is_above(self.control.low, guard.factor)
+            }
+        }
     }
 }
 
@@ -176,7 +202,8 @@ pub struct Finding {
     pub control: Option<f64>,
     /// The canary's value over the control's; `None` if one is missing or the control's is 0.
     pub ratio: Option<f64>,
-    /// The lower bound of the true ratio; `None` if a value is missing.
+    /// The lower bound of the true ratio; `None` if a value is missing. The bounds' error probability is [`ALPHA`] if
+    /// the guard holds; otherwise it is that of all guards and steps together.
     pub ratio_low: Option<f64>,
     /// The upper bound of the true ratio; `None` if there is none yet.
     pub ratio_high: Option<f64>,

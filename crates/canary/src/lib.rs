@@ -1,15 +1,15 @@
-//! Judges two cohorts of TCP connections: new connections are split by hash, the *control* keeps its congestion control,
-//! the *canary* gets another one.
+//! Judges two cohorts of TCP connections: new connections are split by hash, the *control* keeps its congestion
+//! control, the *canary* gets another one.
 //!
 //! A [`Judge`] compares the cohorts by [`Guard`]s, such as `rtt_p95 <= 1.1 * control`. After every few connections, the
 //! caller asks it for a [`Verdict`]: whether each guard is shown to hold, or one is shown to be broken, or more
-//! connections are needed. The caller may ask as often as it likes: the intervals are confidence *sequences*, which hold
-//! at all times at once. So "stop at the first decisive look" does not raise the rate of false alarms.
+//! connections are needed. The caller may ask as often as it likes: the intervals are confidence *sequences*, which
+//! hold at all times at once. So "stop at the first decisive look" does not raise the rate of false alarms.
 //!
 //! # Statistics
 //!
-//! Each guard compares a canary's figure with a factor times the control's, by an interval for the ratio of the two. The
-//! guard holds if the interval lies within its limit, and is broken if it lies beyond. In between, it is undecided.
+//! Each guard compares a canary's figure with a factor times the control's, by an interval for the ratio of the two.
+//! The guard holds if the interval lies within its limit, and is broken if it lies beyond. In between, it is undecided.
 //!
 //! - Percentiles (`goodput_p50`): for each cohort, the number of connections below its true percentile is binomial,
 //!   whatever the distribution. The Beta-mixture confidence sequence of that binomial gives one for the percentile,
@@ -22,58 +22,29 @@
 //!   mean over connections of `retransmits - factor * ratio of the control * segments` (Fieller's interval). The
 //!   variance is that between connections, because losses within a connection come together.
 //!
-//! The error probability is [`ALPHA`], split evenly over guards and steps: if a canary is exactly at the limit of each
-//! guard, at most this share is rolled back by mistake. Of canaries that equal their control, far fewer are.
+//! The error probability is [`ALPHA`]. To find a guard broken, it is split evenly over guards and steps: if a canary is
+//! exactly at the limit of each guard, at most this share is rolled back by mistake. Of canaries that equal their
+//! control, far fewer are. To find a guard holds, it is not split: all guards must hold, so a mistake needs one
+//! particular guard to be misjudged (the intersection-union test: Berger, Technometrics 24(4), 1982).
 //!
 //! # Limits
 //!
-//! - Both cohorts may contain only connections that began in the current step. Otherwise the control alone has old, long
-//!   connections, and the cohorts differ although their congestion controls do not.
+//! - Both cohorts may contain only connections that began in the current step. Otherwise the control alone has old,
+//!   long connections, and the cohorts differ although their congestion controls do not.
 //! - Connections are assumed independent. If one host's many connections share a bottleneck, intervals are too narrow.
-//! - The cohorts must not differ by more than the congestion control. In particular, connections of the two cohorts share
-//!   links: the judge cannot see that the canary is fast at the control's cost.
+//! - The cohorts must not differ by more than the congestion control. In particular, connections of the two cohorts
+//!   share links: the judge cannot see that the canary is fast at the control's cost.
 //! - A ratio is dominated by long connections. Its interval is approximate until some dozens of them have been added.
 //! - Connections without a figure do not count for that figure's guards.
 
+mod connection;
 mod guard;
 mod judge;
 mod ratio;
 mod sequence;
 mod tally;
 
+pub use connection::{Cohort, Connection};
 pub use guard::{Figure, Guard, InvalidGuard, Limit, Metric, default_guards};
 pub use judge::{ALPHA, Finding, Judge, Judgement, Verdict};
 pub use tally::SAME_BELOW;
-
-/// What one connection did, once it ended.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Connection {
-    /// Bytes that the peer acknowledged.
-    pub acked_bytes: u64,
-    /// Data segments that were sent, retransmissions included.
-    pub segments: u64,
-    /// Data segments that were retransmissions.
-    pub retransmits: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
-    /// Smoothed RTT at the end, in µs; `None` if it was never measured.
-    pub rtt_us: Option<u32>,
-    /// Minimum RTT, in µs; `None` if it was never measured.
-    pub min_rtt_us: Option<u32>,
-    /// Acknowledged bits over the time in which there was something to send or to acknowledge, in kbit/s; `None` if that
-    /// time was too short to measure.
-    pub goodput_kbps: Option<u64>,
-    /// The kernel's last sample of the delivery rate, in kbit/s; `None` if there was none.
-    pub delivery_kbps: Option<u64>,
-    /// Duration of the connection, in ms.
-    pub duration_ms: u64,
-}
-
-/// One side of the comparison.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Cohort {
-    /// Connections that keep their congestion control.
-    Control,
-    /// Connections that get the new one.
-    Canary,
-}

@@ -1,4 +1,5 @@
-//! Confidence sequences: intervals that hold at all times at once, so that they may be looked at after each observation.
+//! Confidence sequences: intervals that hold at all times at once, so that they may be looked at after each
+//! observation.
 
 use libm::lgamma;
 
@@ -19,8 +20,8 @@ fn observations_of_prior(alpha: f64) -> f64 {
     TUNED_FOR / (logs + (1.0 + logs).ln())
 }
 
-/// Returns the ranks, counted from 1, of the observations between which the true quantile `share` (0..1) lies; `None` if
-/// it may lie below or above all of the `count` observations. `alpha` is the probability that they ever miss it.
+/// Returns the ranks, counted from 1, of the observations between which the true quantile `share` (0..1) lies; `None`
+/// if it may lie below or above all of the `count` observations. `alpha` is the probability that they ever miss it.
 ///
 /// The number of observations that do not exceed the quantile is binomial. Its likelihood under a Beta mixture of
 /// success probabilities, over that under `share`, is a martingale, which ever exceeds `1 / alpha` with at most this

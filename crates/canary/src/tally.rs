@@ -1,8 +1,9 @@
 //! What is kept of a cohort's connections for one guard: sums, or a histogram.
 
+use crate::connection::Connection;
+use crate::guard::{Figure, Metric};
 use crate::ratio::Estimate;
 use crate::sequence::{half_width, ranks};
-use crate::{Connection, Figure, Metric};
 
 /// Ratios below this are considered equal: one retransmission in 1,000 segments, one timeout in 1,000 connections.
 /// Without it, two cohorts without any loss could never be shown to be equal.
@@ -28,13 +29,14 @@ impl Tally {
         }
     }
 
-    pub fn add(&mut self, connection: &Connection) {
+    /// Adds a connection `times` times.
+    pub fn add(&mut self, connection: &Connection, times: u64) {
         match self {
-            Self::Ratio { metric: Metric::TimeoutRatio, sums } => sums.add(connection.timeouts, 1),
-            Self::Ratio { sums, .. } => sums.add(connection.retransmits, connection.segments),
+            Self::Ratio { metric: Metric::TimeoutRatio, sums } => sums.add(connection.timeouts, 1, times),
+            Self::Ratio { sums, .. } => sums.add(connection.retransmits, connection.segments, times),
             Self::Percentile { figure, histogram, .. } => {
                 if let Some(value) = figure.of(connection) {
-                    histogram.add(value);
+                    histogram.add(value, times);
                 }
             }
         }
@@ -48,11 +50,12 @@ impl Tally {
         }
     }
 
-    /// Returns the cohort's value; `None` before the first connection that had the figure.
-    pub fn estimate(&self, alpha: f64) -> Option<Estimate> {
-        match self {
-            Self::Ratio { sums, .. } => sums.estimate(alpha),
-            Self::Percentile { share, histogram, .. } => histogram.estimate(*share, alpha),
+    /// Returns the cohort's value; `None` before the first connection that had the figure. `other` is the other cohort.
+    pub fn estimate(&self, other: &Self, alpha: f64) -> Option<Estimate> {
+        match (self, other) {
+            (Self::Ratio { sums, .. }, Self::Ratio { sums: other, .. }) => sums.estimate(other, alpha),
+            (Self::Percentile { share, histogram, .. }, _) => histogram.estimate(*share, alpha),
+            (Self::Ratio { .. }, Self::Percentile { .. }) => None,
         }
     }
 }
@@ -69,28 +72,38 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Adds a connection; one without trials has no ratio.
-    fn add(&mut self, events: u64, trials: u64) {
+    /// Adds a connection `times` times; one without trials has no ratio.
+    fn add(&mut self, events: u64, trials: u64, times: u64) {
         if trials == 0 {
             return;
         }
-        let (events, trials) = (events as f64, trials as f64);
-        self.count += 1;
-        self.events += events;
-        self.trials += trials;
-        self.events_squared += events * events;
-        self.events_by_trials += events * trials;
-        self.trials_squared += trials * trials;
+        self.count += times;
+        let (events, trials, times) = (events as f64, trials as f64, times as f64);
+        self.events += times * events;
+        self.trials += times * trials;
+        self.events_squared += times * events * events;
+        self.events_by_trials += times * events * trials;
+        self.trials_squared += times * trials * trials;
     }
 
-    fn estimate(&self, alpha: f64) -> Option<Estimate> {
+    /// Returns the sum over connections of the squares of events less the expected number of events.
+    fn residuals(&self) -> f64 {
+        let ratio = self.events / self.trials.max(1.0);
+        let sum = self.events_squared - 2.0 * ratio * self.events_by_trials + ratio * ratio * self.trials_squared;
+        sum.max(0.0)
+    }
+
+    /// The variance is at least that of both cohorts together: few connections with much loss make most of it, and a
+    /// small cohort may have none of them yet.
+    fn estimate(&self, other: &Self, alpha: f64) -> Option<Estimate> {
         if self.count == 0 {
             return None;
         }
-        let ratio = self.events / self.trials;
-        let residuals = self.events_squared - 2.0 * ratio * self.events_by_trials + ratio * ratio * self.trials_squared;
+        let both = (self.residuals() + other.residuals()) / (self.count + other.count) as f64;
+        let residuals = self.residuals().max(both * self.count as f64);
         // one more residual, of one event: no events at all in few segments do not show that there are none
-        let error = (residuals.max(0.0) + 1.0).sqrt() / self.trials;
+        let error = (residuals + 1.0).sqrt() / self.trials;
+        let ratio = self.events / self.trials;
         let half = half_width(self.count, alpha) * error;
         Some(Estimate { value: ratio, low: (ratio > half).then_some(ratio - half), high: Some(ratio + half) })
     }
@@ -104,16 +117,16 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds a value; 0 counts as 1, so that ratios exist.
-    fn add(&mut self, value: u64) {
+    /// Adds a value `times` times; 0 counts as 1, so that ratios exist.
+    fn add(&mut self, value: u64, times: u64) {
         let value = value.max(1);
         let shift = value.ilog2().saturating_sub(BITS);
         let place = ((u64::from(shift) << BITS) + (value >> shift)) as usize;
         if place >= self.buckets.len() {
             self.buckets.resize(place + 1, 0);
         }
-        self.buckets[place] += 1;
-        self.count += 1;
+        self.buckets[place] += times;
+        self.count += times;
     }
 
     /// Returns the middle of the bucket of the value of this rank, counted from 1.
