@@ -51,6 +51,9 @@ struct {
 	__uint(max_entries, 65536);
 } policy_records SEC(".maps");
 
+/* A ring buffer's definition names no type: this constant puts the type into the object's BTF. */
+const struct policy_ended *const policy_ended_layout = NULL;
+
 static __always_inline const struct policy_canary *policy_canary_now(void)
 {
 	const struct policy_canary *canary = bpf_map_lookup_elem(&policy_canary, &(u32){ 0 });
