@@ -90,7 +90,8 @@ pub fn policy_row(bytes: u64) -> Row {
         && step("canary", &mut || {
             let matching = ["--share", "50%", "--match", "remote=127.0.0.1", "--for", "2s", "--log", CANARY_LOG];
             let arguments = ["canary", "start", "--from", "cubic", "--to", "dtcp"];
-            let mut canary = Command::new("/bin/hotcc").args(arguments).args(matching).stdout(Stdio::piped()).spawn()?;
+            let mut canary =
+                Command::new("/bin/hotcc").args(arguments).args(matching).stdout(Stdio::piped()).spawn()?;
             while !run("/bin/hotcc", &["canary", "status"])?.contains("running") {
                 ensure!(canary.try_wait()?.is_none(), "the canary did not start");
                 std::thread::sleep(Duration::from_millis(10));

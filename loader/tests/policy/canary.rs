@@ -259,6 +259,8 @@ fn killed_between_any_two_changes_it_expires() {
 /// Workers that send over new connections, one after the other, through a slow link that all share.
 struct Traffic {
     stop: AtomicBool,
+    /// Set when all clients have stopped: until then, each needs a server.
+    is_over: AtomicBool,
     server: SocketAddr,
 }
 
@@ -271,23 +273,33 @@ impl Traffic {
         ruled.ns.sh("ip route replace local 10.2.0.1 dev lo table local src 10.1.0.1");
         ruled.ns.sh("ip link set lo mtu 1500; tc qdisc replace dev lo root tbf rate 100mbit burst 20kb limit 90kb");
         let listener = ruled.listen("10.2.0.1:0");
-        let traffic = Self { stop: AtomicBool::new(false), server: listener.local_addr().unwrap() };
-        std::thread::scope(|threads| {
-            let serve = || traffic.serve(&listener);
-            for _ in 0..Self::WORKERS {
-                threads.spawn(serve);
-                threads.spawn(|| ruled.ns.enter(|| traffic.send()));
-            }
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            traffic.stop.store(true, Ordering::Relaxed);
+        let traffic = Self {
+            stop: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            server: listener.local_addr().unwrap(),
+        };
+        std::thread::scope(|servers| {
+            let traffic = &traffic;
+            let serving: Vec<_> = (0..Self::WORKERS).map(|_| servers.spawn(|| traffic.serve(&listener))).collect();
+            let result = std::thread::scope(|clients| {
+                for _ in 0..Self::WORKERS {
+                    clients.spawn(|| ruled.ns.enter(|| traffic.send()));
+                }
+                let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+                traffic.stop.store(true, Ordering::Relaxed);
+                result
+            });
+            traffic.is_over.store(true, Ordering::Relaxed);
             // wakes the servers
-            (0..Self::WORKERS).for_each(|_| drop(ruled.ns.enter(|| TcpStream::connect(traffic.server))));
+            for _ in serving {
+                drop(ruled.ns.enter(|| TcpStream::connect(traffic.server)));
+            }
             result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
     fn serve(&self, listener: &TcpListener) {
-        while !self.stop.load(Ordering::Relaxed) {
+        while !self.is_over.load(Ordering::Relaxed) {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
