@@ -45,7 +45,8 @@ impl Judge {
     /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step.
     /// `steps` is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
     ///
-    /// With less than about 100 connections, only a ratio can be decided: percentiles have no bounds yet.
+    /// A percentile's guard cannot hold before the percentile has bounds on both sides, which takes 33 connections at
+    /// the median, 191 at the 95th percentile and 706 at the 99th.
     #[must_use]
     pub fn new(guards: Vec<Guard>, min_connections: u64, steps: u32) -> Self {
         let comparisons = guards.len().max(1) as f64 * f64::from(steps.max(1));
