@@ -22,7 +22,7 @@ pub struct Judge {
 }
 
 /// What there is of each cohort.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Pair<T> {
     canary: T,
     control: T,
@@ -37,18 +37,21 @@ impl<T> Pair<T> {
     }
 }
 
+fn empty(metric: Metric) -> Pair<Tally> {
+    Pair { canary: Tally::new(metric), control: Tally::new(metric) }
+}
+
 impl Judge {
     /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step.
     /// `steps` is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
+    ///
+    /// A percentile's guard cannot hold before the percentile has bounds on both sides, which takes 33 connections at
+    /// the median, 191 at the 95th percentile and 706 at the 99th.
     #[must_use]
     pub fn new(guards: Vec<Guard>, min_connections: u64, steps: u32) -> Self {
         let comparisons = guards.len().max(1) as f64 * f64::from(steps.max(1));
-        let empty = |guard: Guard| {
-            let tally = Tally::new(guard.metric);
-            (guard, Pair { canary: tally.clone(), control: tally })
-        };
         Self {
-            guards: guards.into_iter().map(empty).collect(),
+            guards: guards.into_iter().map(|guard| (guard, empty(guard.metric))).collect(),
             connections: Pair::default(),
             min_connections: min_connections.max(1),
             alpha_broken: ALPHA / comparisons,
@@ -75,8 +78,7 @@ impl Judge {
     pub fn next_step(&mut self) {
         self.connections = Pair::default();
         for (guard, tallies) in &mut self.guards {
-            let tally = Tally::new(guard.metric);
-            *tallies = Pair { canary: tally.clone(), control: tally };
+            *tallies = empty(guard.metric);
         }
     }
 

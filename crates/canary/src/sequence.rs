@@ -66,6 +66,12 @@ mod tests {
     }
 
     #[test]
+    fn a_quantile_nearer_to_the_edge_has_bounds_later() {
+        let first = |share| (1..).find(|count| matches!(ranks(share, *count, 0.05), (Some(_), Some(_))));
+        assert_eq!([0.5, 0.95, 0.99].map(first), [Some(33), Some(191), Some(706)]);
+    }
+
+    #[test]
     fn ranks_enclose_the_quantile_and_close_in_on_it() {
         let (mut before_low, mut before_high) = (0.0, 1.0);
         for count in [1000, 10_000, 100_000, 1_000_000] {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_canary::{ALPHA, Cohort, Connection, Guard, Judge, Verdict, default_guards};
+use std::rc::Rc;
 use std::thread;
 
 /// How canaries are run.
@@ -68,7 +69,7 @@ impl Random {
 
     /// Returns a number below `end`, each with the same probability.
     fn below(&mut self, end: usize) -> usize {
-        ((self.next() >> 32) * end as u64 >> 32) as usize
+        (((self.next() >> 32) * end as u64) >> 32) as usize
     }
 }
 
@@ -127,7 +128,7 @@ impl Course {
             connections.push(0);
             let batches = self.batches.iter().flat_map(|(count, size)| {
                 let of_control = size * (1.0 - share) / share / cohorts[0].len() as f64;
-                let arrivals = std::rc::Rc::new([Poisson::new(of_control), Poisson::new(*size)]);
+                let arrivals = Rc::new([Poisson::new(of_control), Poisson::new(*size)]);
                 (0..*count).map(move |_| arrivals.clone())
             });
             let mut verdicts = batches.map(|arrivals| {
