@@ -65,6 +65,15 @@ bench *args: build
 scoreboard *args: build
     target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
 
+# Simulate the connections from which the canary's tests draw, and write them to crates/canary/tests (needs jq).
+canary-flows: build
+    #!/usr/bin/env bash
+    set -euo pipefail
+    mkdir -p lab-results
+    target/release/hotcc-bench lab --sim --json --out lab-results crates/canary/tests/recorded.toml > lab-results/recorded.json
+    { echo "# just canary-flows"; jq -r -f crates/canary/tests/recorded.jq lab-results/recorded.json; } \
+        > crates/canary/tests/recorded.csv
+
 # Load, swap and unload every algorithm on stock kernels, in virtual machines (default: all supported).
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}

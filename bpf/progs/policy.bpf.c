@@ -5,7 +5,7 @@
  * alone; a rule may override the application's choice. Runs on the root cgroup, after the programs of all cgroups below
  * it. An iterator does the same for open sockets. The loader runs `explain` to ask whether a rule matches a flow.
  */
-#include "policy_figures.h"
+#include "policy_canary.h"
 #include "policy_flow.h"
 #include "sock_ops.h"
 #include "sockets.h"
@@ -45,11 +45,21 @@ struct policy_search {
 	u32 pad;
 };
 
+/* Returns the first criterion of the rule that the flow does not meet. */
+static __always_inline enum policy_criterion mismatch(const struct policy_rule *rule, const struct policy_flow *flow)
+{
+	enum policy_criterion failed = policy_mismatch(rule, flow);
+
+	if (failed == POLICY_MATCHES && rule->cohort == 1 + POLICY_CANARY && !policy_canary_takes(rule, flow))
+		return POLICY_SHARE;
+	return failed;
+}
+
 static long try_rule(u32 index, struct policy_search *search)
 {
 	struct policy_rule *rule = bpf_map_lookup_elem(&policy_rules, &index);
 
-	if (!rule || policy_mismatch(rule, &search->flow) != POLICY_MATCHES)
+	if (!rule || mismatch(rule, &search->flow) != POLICY_MATCHES)
 		return 0;
 	search->found = index;
 	return 1;
@@ -68,6 +78,7 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	struct policy_search search = {};
 	struct bpf_sock *sk = ctx->sk; /* read once: the verifier does not know that a second read is not NULL, too */
 	struct policy_counts *counts;
+	struct policy_ended ended = {};
 	struct policy_rule *rule;
 	struct socket_cc cc = {};
 	struct tcp_sock *tp;
@@ -75,8 +86,8 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 
 	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
 		tp = sk && ctx->args[1] == BPF_TCP_CLOSE ? bpf_skc_to_tcp_sock(sk) : NULL;
-		if (tp && read_socket_cc(tp, &cc))
-			policy_end(sk, tp, cc.name, job.tick_us);
+		if (tp && read_socket_cc(tp, &cc) && policy_end(sk, tp, cc.name, job.tick_us, &ended))
+			policy_canary_record(&ended);
 		return 1;
 	}
 	/* not at TCP_CONNECT_CB: the algorithm would start before the kernel knows window and segment size */
@@ -169,7 +180,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 		moved.moved++;
 	if (result || job.only_count)
 		return 0;
-	policy_end(tp, tp, cc.name, job.tick_us);
+	policy_leave(tp, tp, cc.name, job.tick_us);
 	policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
 	if (skc->skc_state != TCP_LISTEN && ask_for_the_end(tp))
 		policy_begin(tp, tp, rule->id, rule->cc_name);
@@ -199,5 +210,5 @@ SEC("xdp") int explain(struct xdp_md *ctx)
 		return -1;
 	query = *asked;
 	rule = bpf_map_lookup_elem(&policy_rules, &query.rule);
-	return rule ? (int)policy_mismatch(rule, &query.flow) : -1;
+	return rule ? (int)mismatch(rule, &query.flow) : -1;
 }

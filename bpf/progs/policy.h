@@ -50,8 +50,10 @@ struct policy_rule {
 	u32 overrides; /* also replaces an application's own choice */
 	u16 port_first;
 	u16 port_last;
-	u32 pad;
+	u32 cohort; /* of `hotcc canary`: 0, or 1 plus enum policy_cohort */
 };
+
+enum policy_cohort { POLICY_CONTROL, POLICY_CANARY, POLICY_COHORTS };
 
 /* Properties of a flow that may be unknown: bits of policy_flow.known. All others are always known. */
 enum { POLICY_KNOWS_PEER = 1, POLICY_KNOWS_UID = 2, POLICY_KNOWS_SIGNAL = 4 };

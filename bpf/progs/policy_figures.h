@@ -61,6 +61,24 @@ struct {
 	__type(value, struct policy_start);
 } policy_start SEC(".maps");
 
+#define POLICY_NO_VALUE ((u64)-1)
+
+/* What a connection did under its rule. */
+struct policy_ended {
+	u64 rule;
+	u64 began_ns;
+	u64 acked_bytes;
+	u64 rtt_us; /* POLICY_NO_VALUE: none, also below */
+	u64 min_rtt_us;
+	u64 goodput_kbps;
+	u64 delivery_kbps;
+	u64 duration_ms;
+	u32 segments;
+	u32 retransmits;
+	u32 timeouts;
+	u32 pad;
+};
+
 struct tcp_sock___figures {
 	u8 chrono_type : 2; /* 0: nothing to send */
 	u32 chrono_start;   /* ticks */
@@ -116,50 +134,63 @@ static __always_inline u32 figure_bucket(u64 value)
 
 static __always_inline void add_figure(struct policy_figures *figures, enum policy_figure which, u64 value)
 {
+	if (value == POLICY_NO_VALUE)
+		return;
 	__sync_fetch_and_add(&figures->sums[which], value);
 	__sync_fetch_and_add(&figures->buckets[which][figure_bucket(value) & (FIGURE_BUCKETS - 1)], 1);
 }
 
 /*
- * Counts what the connection did since `policy_begin`: it ends or leaves its rule, and ran `ran` until now. If that is
- * not the rule's congestion control, the application has changed it, and the connection does not count: its figures
- * are those of both.
+ * Counts what the connection did since `policy_begin`, and reports it in `ended`: it ends or leaves its rule, and ran
+ * `ran` until now. If that is not the rule's congestion control, the application has changed it, and the connection
+ * does not count: its figures are those of both. Returns whether it counts.
  */
-static __always_inline void policy_end(void *sk, const struct tcp_sock *tp, const char ran[POLICY_MARK_NAME],
-				       u32 tick_us)
+static __always_inline bool policy_end(void *sk, const struct tcp_sock *tp, const char ran[POLICY_MARK_NAME],
+				       u32 tick_us, struct policy_ended *ended)
 {
 	struct policy_start *start = bpf_sk_storage_get(&policy_start, sk, NULL, 0);
-	u64 bytes, busy_us, duration_ms, delivery_us = tp->rate_interval_us;
+	u64 busy_us, delivery_us = tp->rate_interval_us;
 	struct policy_figures *figures;
-	u32 segments, retransmits;
-	u64 rule;
 
 	if (!start || !start->rule)
-		return;
-	rule = start->rule;
+		return false;
+	ended->rule = start->rule;
 	start->rule = 0;
-	figures = bpf_map_lookup_elem(&policy_figures, &rule);
+	figures = bpf_map_lookup_elem(&policy_figures, &ended->rule);
 	if (!figures || !policy_same_name(ran, start->cc_name))
-		return;
-	bytes = tp->bytes_acked - start->acked_bytes;
-	segments = tp->data_segs_out - start->segments;
-	retransmits = tp->total_retrans - start->retransmits;
+		return false;
 	busy_us = (u64)(busy_ticks(tp) - start->busy_ticks) * tick_us;
-	duration_ms = (bpf_ktime_get_ns() - start->time_ns) / 1000000;
+	ended->began_ns = start->time_ns;
+	ended->acked_bytes = tp->bytes_acked - start->acked_bytes;
+	ended->rtt_us = tp->srtt_us ? tp->srtt_us >> 3 : POLICY_NO_VALUE;
+	ended->min_rtt_us = tp->srtt_us ? tp->rtt_min.s[0].v : POLICY_NO_VALUE;
+	ended->goodput_kbps = busy_us ? ended->acked_bytes * 8000 / busy_us : POLICY_NO_VALUE;
+	ended->delivery_kbps = delivery_us ? (u64)tp->rate_delivered * tp->mss_cache * 8000 / delivery_us :
+					     POLICY_NO_VALUE;
+	ended->duration_ms = (bpf_ktime_get_ns() - start->time_ns) / 1000000;
+	ended->segments = tp->data_segs_out - start->segments;
+	ended->retransmits = tp->total_retrans - start->retransmits;
+	ended->timeouts = (u16)(timeouts(tp) - start->timeouts);
 	__sync_fetch_and_add(&figures->connections, 1);
-	__sync_fetch_and_add(&figures->acked_bytes, bytes);
-	__sync_fetch_and_add(&figures->segments, segments);
-	__sync_fetch_and_add(&figures->retransmits, retransmits);
-	__sync_fetch_and_add(&figures->timeouts, (u16)(timeouts(tp) - start->timeouts));
-	add_figure(figures, FIGURE_DURATION_MS, duration_ms);
-	if (tp->srtt_us) {
-		add_figure(figures, FIGURE_RTT_US, tp->srtt_us >> 3);
-		add_figure(figures, FIGURE_MIN_RTT_US, tp->rtt_min.s[0].v);
-	}
-	if (busy_us)
-		add_figure(figures, FIGURE_GOODPUT_KBPS, bytes * 8000 / busy_us);
-	if (delivery_us)
-		add_figure(figures, FIGURE_DELIVERY_KBPS, (u64)tp->rate_delivered * tp->mss_cache * 8000 / delivery_us);
-	if (segments)
-		add_figure(figures, FIGURE_RETRANSMITS_PPM, (u64)retransmits * 1000000 / segments);
+	__sync_fetch_and_add(&figures->acked_bytes, ended->acked_bytes);
+	__sync_fetch_and_add(&figures->segments, ended->segments);
+	__sync_fetch_and_add(&figures->retransmits, ended->retransmits);
+	__sync_fetch_and_add(&figures->timeouts, ended->timeouts);
+	add_figure(figures, FIGURE_RTT_US, ended->rtt_us);
+	add_figure(figures, FIGURE_MIN_RTT_US, ended->min_rtt_us);
+	add_figure(figures, FIGURE_GOODPUT_KBPS, ended->goodput_kbps);
+	add_figure(figures, FIGURE_DELIVERY_KBPS, ended->delivery_kbps);
+	add_figure(figures, FIGURE_DURATION_MS, ended->duration_ms);
+	if (ended->segments)
+		add_figure(figures, FIGURE_RETRANSMITS_PPM, (u64)ended->retransmits * 1000000 / ended->segments);
+	return true;
+}
+
+/* Counts a connection that leaves its rule before it ends. */
+static __always_inline void policy_leave(void *sk, const struct tcp_sock *tp, const char ran[POLICY_MARK_NAME],
+					 u32 tick_us)
+{
+	struct policy_ended ended = {};
+
+	policy_end(sk, tp, ran, tick_us, &ended);
 }

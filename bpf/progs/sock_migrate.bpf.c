@@ -75,7 +75,7 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 	}
 	job.moved++;
 	if (!job.only_count)
-		policy_end(tp, tp, cc.name, job.tick_us);
+		policy_leave(tp, tp, cc.name, job.tick_us);
 	if (!job.only_count && chooser <= POLICY_BY_RULE)
 		policy_put_mark(tp, POLICY_BY_RULE, job.to_name);
 	return 0;

@@ -10,11 +10,13 @@
 //! - [`registry`]: what is pinned, which version serves, and how one version replaces another
 //! - [`sockets`]: walking, counting and listing open sockets
 //! - [`policy`]: rules that choose a congestion control for a socket
+//! - [`canary`]: a share of the connections under another congestion control, promoted or rolled back by comparison
 //! - [`ops`]: load, swap, unload, set, migrate, run
 //! - [`paths`] and [`rx`]: path changes, and receivers
 //! - [`declared`]: the file that declares what should be loaded, compared with the kernel
 //! - [`exporter`]: Prometheus metrics
 
+pub mod canary;
 pub mod cgroup;
 pub mod declared;
 pub mod doctor;

@@ -257,7 +257,7 @@ fn policy() {
             overrides,
             port_first,
             port_last,
-            pad,
+            cohort,
         );
         same_layout!(&btf, "policy_prefix", layout::PrefixKey, prefix_len, set, addr);
     }
@@ -302,6 +302,25 @@ fn policy() {
         sums,
         buckets
     );
+    same_layout!(
+        &btf,
+        "policy_ended",
+        layout::EndedEntry,
+        rule,
+        began_ns,
+        acked_bytes,
+        rtt_us,
+        min_rtt_us,
+        goodput_kbps,
+        delivery_kbps,
+        duration_ms,
+        segments,
+        retransmits,
+        timeouts,
+        pad,
+    );
+    same_layout!(&btf, "policy_cohorts", layout::CohortsEntry, ended, dropped);
+    same_layout!(&btf, "policy_canary", layout::CanaryEntry, rules, expires_ns, share, state, step, steps, from, to,);
     same_layout!(&btf, "policy_moved", layout::Moved, moved, same, left_alone, unavailable, refused, unmatched);
 }
 

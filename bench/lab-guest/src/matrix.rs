@@ -9,8 +9,11 @@ use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const RULES: &str = "/tmp/hotcc.toml";
+const CANARY_LOG: &str = "/tmp/canary.log";
 
 fn hotcc(arguments: &[&str]) -> Result<()> {
     run("/bin/hotcc", arguments).map(drop)
@@ -47,8 +50,8 @@ pub fn row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
     Row { algorithm: cc.to_owned(), steps }
 }
 
-/// Applies a policy rule, carries traffic under it, reads its figures, moves an open connection by another rule, and removes
-/// the rules.
+/// Applies a policy rule, carries traffic under it, reads its figures, moves an open connection by another rule, runs a
+/// canary until its time limit, and removes the rules.
 pub fn policy_row(bytes: u64) -> Row {
     let mut steps = Vec::new();
     let mut open = None;
@@ -83,6 +86,25 @@ pub fn policy_row(bytes: u64) -> Row {
         && step("migrate", &mut || {
             hotcc(&["migrate", "cubic", "dtcp", "--to-prefix", "127.0.0.1"])?;
             open.as_ref().context("the connection is not open")?.runs("dtcp")
+        })
+        && step("canary", &mut || {
+            let matching = ["--share", "50%", "--match", "remote=127.0.0.1", "--for", "2s", "--log", CANARY_LOG];
+            let arguments = ["canary", "start", "--from", "cubic", "--to", "dtcp"];
+            let mut canary =
+                Command::new("/bin/hotcc").args(arguments).args(matching).stdout(Stdio::piped()).spawn()?;
+            while !run("/bin/hotcc", &["canary", "status"])?.contains("running") {
+                ensure!(canary.try_wait()?.is_none(), "the canary did not start");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            for _ in 0..20 {
+                Connection::new(None)?.send(1000)?;
+            }
+            let said = canary.wait_with_output()?.stdout;
+            let said = String::from_utf8_lossy(&said);
+            let (_, seen) =
+                said.split_once("after 2 s, ").with_context(|| format!("the canary ended otherwise: {said}"))?;
+            ensure!(!seen.starts_with("0 ") && !seen.contains("and 0 of"), "no connection was compared: {seen}");
+            Ok(())
         })
         && step("remove", &mut || {
             apply(&["apply"], "")?;

@@ -20,6 +20,8 @@ pub const POLICY: &str = "/sys/fs/bpf/hotcc/policy";
 pub const ALGO: &str = "/sys/fs/bpf/hotcc/algo";
 /// Directory of run-time files: locks, verifier logs.
 pub const RUN: &str = "/run/hotcc";
+/// Directory of what outlives a reboot: the log of `hotcc canary`.
+pub const STATE: &str = "/var/lib/hotcc";
 
 /// A BPF file system for feeders that are not root: the radio maps, pinned a second time.
 pub const FEEDERS: &str = "/run/hotcc/bpf";
@@ -40,6 +42,10 @@ pub const POLICY_MARK: &str = "policy_mark";
 pub const POLICY_START: &str = "policy_start";
 /// Name (and pin name) of the map of what each rule's connections did.
 pub const POLICY_FIGURES: &str = "policy_figures";
+/// Name (and pin name) of the map with the state of `hotcc canary`.
+pub const POLICY_CANARY: &str = "policy_canary";
+/// Name (and pin name) of the map of what the canary's program counted.
+pub const POLICY_COHORTS: &str = "policy_cohorts";
 
 /// Name (and pin name) of the map from destination to the generation of its path.
 pub const PATH_GEN: &str = "path_gen";
@@ -82,7 +88,7 @@ pub fn shared(map: &str) -> Option<PathBuf> {
         RADIO_INDEX | RADIO_SLOTS | PATH_GEN | PATH_CLOCK => SIGNAL,
         PEP_FLOW => PEP,
         ARWA_HINT | RX_COUNTERS => RX,
-        POLICY_MARK | POLICY_START | POLICY_FIGURES => POLICY,
+        POLICY_MARK | POLICY_START | POLICY_FIGURES | POLICY_CANARY | POLICY_COHORTS => POLICY,
         _ => return None,
     };
     Some(PathBuf::from(directory).join(map))

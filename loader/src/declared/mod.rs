@@ -20,6 +20,7 @@ mod wanted;
 pub use plan::{Action, Step, Subject};
 pub use save::{Saved, save};
 
+use crate::canary;
 use crate::policy::layout::Moved;
 use crate::policy::{self, Explained, FlowQuery};
 use crate::registry::{begin, need_bpffs};
@@ -63,6 +64,9 @@ pub fn apply(file: &Path) -> Result<Difference> {
 /// of the outcomes.
 pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)> {
     need_root("hotcc apply")?;
+    need_bpffs()?;
+    // a canary that starts after this finds its rules replaced, and ends
+    canary::refuse_while_running("change the rules")?;
     let mut declared = wanted::read(file)?;
     let mut warnings = std::mem::take(&mut declared.warnings);
     let (steps, more, _lock) = follow("hotcc apply", declared)?;

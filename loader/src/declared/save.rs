@@ -69,7 +69,8 @@ fn write(file: &Path, content: &str) -> std::io::Result<()> {
 }
 
 fn policy_rules() -> Result<Vec<RuleTable>> {
-    let entries = policy::current()?.map(|current| current.entries).unwrap_or_default();
+    let mut entries = policy::current()?.map(|current| current.entries).unwrap_or_default();
+    entries.retain(|(rule, _)| rule.cohort == 0); // a canary is not declared
     let table = |(_, text): &(_, policy::layout::TextEntry)| toml::from_str(&text.toml());
     entries
         .iter()

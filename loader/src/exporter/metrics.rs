@@ -3,6 +3,7 @@
 //! The number of values of every label is bounded. A part that could not be read is omitted and counted, never shown as
 //! zeros.
 
+use crate::canary::Status;
 use crate::policy::Shown;
 use crate::policy::figures::{RuleStats, Stats};
 use crate::sockets::count::{Group, version_label};
@@ -26,7 +27,7 @@ pub const MAX_OTHER_NAMES: usize = 32;
 /// The `cc` label of congestion controls beyond [`MAX_OTHER_NAMES`].
 pub const OTHER: &str = "other";
 /// Values of `part` in `hotcc_scrape_errors_total`.
-pub const PARTS: [&str; 7] = ["algorithms", "stats", "flows", "radio", "commands", "rx", "policy"];
+pub const PARTS: [&str; 8] = ["algorithms", "stats", "flows", "radio", "commands", "rx", "policy", "canary"];
 
 /// An algorithm of hotcc's that serves.
 #[derive(Clone, Debug)]
@@ -109,6 +110,8 @@ pub struct Snapshot {
     pub rx: Option<RxCounters>,
     /// The policy rules that apply, and what their connections did.
     pub policy: Option<(Shown, Stats)>,
+    /// The latest canary.
+    pub canary: Option<Status>,
     /// Failures so far of each of [`PARTS`].
     pub errors: [u64; PARTS.len()],
     /// Time that gathering took.
@@ -203,6 +206,7 @@ impl Collector for Snapshot {
             page.policy(shown)?;
             page.rules(stats)?;
         }
+        self.canary.as_ref().map_or(Ok(()), |status| page.canary(status))?;
         let errors = PARTS.iter().zip(self.errors).map(|(part, n)| (labels([("part", *part)]), n));
         page.counters("hotcc_scrape_errors", "Scrapes without this part, which could not be read", errors)?;
         let seconds = self.duration.as_secs_f64();
@@ -491,5 +495,6 @@ fn at_most<'a>(cc: &'a str, buckets: Vec<(f64, u64)>) -> impl Iterator<Item = (L
     })
 }
 
+mod canary;
 #[cfg(test)]
 mod tests;

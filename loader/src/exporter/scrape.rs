@@ -3,7 +3,7 @@
 use super::metrics::{Algorithm, Link, Links, MAX_OTHER_NAMES, PARTS, Snapshot, by_label};
 use crate::registry::{Algo, counters};
 use crate::sockets::count::{FlowCounter, Group};
-use crate::{policy, rx};
+use crate::{canary, policy, rx};
 use hotcc_abi::pins;
 use hotcc_abi::stats::AlgoStats;
 use hotcc_host::cstr::text;
@@ -31,13 +31,14 @@ impl Scraper {
     pub fn scrape(&mut self) -> Snapshot {
         let started = Instant::now();
         let Self { max_links, flows, errors } = self;
-        let (groups, algorithms, stats, radio, commands, rx, policy) = std::thread::scope(|threads| {
+        let (groups, algorithms, stats, radio, commands, rx, policy, canary) = std::thread::scope(|threads| {
             let walk = threads.spawn(|| twice(|| count_sockets(flows)));
             let (algorithms, stats) = (twice(algorithms), twice(stats));
             let (radio, commands) = (twice(|| links(*max_links)), twice(counters::counters));
             let (rx, policy) = (twice(rx::counters), twice(policy::rules_and_figures));
+            let canary = twice(canary::read_status);
             let groups = walk.join().unwrap_or_else(|_| Err(Error::failed("counting the sockets panicked")));
-            (groups, algorithms, stats, radio, commands, rx, policy)
+            (groups, algorithms, stats, radio, commands, rx, policy, canary)
         });
         let algorithms = kept(errors, 0, algorithms);
         let stats = kept(errors, 1, stats);
@@ -46,6 +47,7 @@ impl Scraper {
         let commands = kept(errors, 4, commands);
         let rx = kept(errors, 5, rx).flatten();
         let policy = kept(errors, 6, policy);
+        let canary = kept(errors, 7, canary);
         let sockets = algorithms.as_ref().and_then(|ours| Some(by_label(&groups?, ours, MAX_OTHER_NAMES)));
         Snapshot {
             algorithms,
@@ -55,6 +57,7 @@ impl Scraper {
             commands,
             rx,
             policy,
+            canary,
             errors: *errors,
             duration: started.elapsed(),
         }

@@ -4,16 +4,19 @@ use super::figures::{self, tick_us};
 use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
 use super::ordered::Policy;
 use super::set::Set;
+use super::table::Rule;
 use crate::object::prepare::{set_job, use_shared};
 use crate::object::{libbpf_log, load_error};
 use crate::{cgroup, sys};
 use bytemuck::Pod;
+use hotcc_abi::path::PathKey;
 use hotcc_abi::pins;
 use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_radio_map::share_with_feeders;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramMut};
+use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -24,6 +27,9 @@ const RULES: &str = "policy_rules";
 const TEXTS: &str = "policy_texts";
 const COUNTS: &str = "policy_counts";
 const FIGURES: &str = pins::POLICY_FIGURES;
+const RECORDS: &str = "policy_records";
+/// Size of the ring of records while a canary runs, bytes: more than 10,000 connections between two looks.
+const RECORDS_SIZE: u32 = 1 << 20;
 pub(crate) const PREFIXES: &str = "policy_prefixes";
 
 fn link_path() -> PathBuf {
@@ -58,6 +64,36 @@ pub(crate) fn current() -> Result<Option<Current>> {
 pub(crate) fn running() -> Result<Option<Vec<(RuleEntry, TextEntry)>>> {
     let Some((_, program)) = attached()? else { return Ok(Some(Vec::new())) };
     Ok(read_current(program)?.map(|current| current.entries))
+}
+
+impl Current {
+    /// Returns the rules with their sets of prefixes.
+    pub(super) fn rules(&self) -> Result<Vec<Rule>> {
+        let maps = maps_of(self.program)?;
+        let prefixes = maps.iter().find(|map| map.name() == PREFIXES);
+        let mut sets: HashMap<u32, Set> = HashMap::new();
+        for key in prefixes.iter().flat_map(|map| map.keys()) {
+            let value = prefixes.map(|map| map.lookup(&key, MapFlags::empty())).transpose().tried(cannot_read)?;
+            let is_in = value.flatten().is_some_and(|value| value.iter().any(|byte| *byte != 0));
+            let Ok(PrefixKey { prefix_len, set, addr }) = bytemuck::try_pod_read_unaligned(&key) else { continue };
+            sets.entry(set / 2).or_default().put(PathKey { prefix_len: prefix_len - SET_BITS, addr }, is_in);
+        }
+        let set = |number: u32| sets.get(&number).cloned();
+        let rule = |(entry, text): &(RuleEntry, TextEntry)| Rule {
+            entry: *entry,
+            text: *text,
+            remote: set(entry.remote_set),
+            local: set(entry.local_set),
+            warnings: Vec::new(),
+        };
+        Ok(self.entries.iter().map(rule).collect())
+    }
+
+    /// Returns the ring of records of the connections of a canary.
+    pub(super) fn records(&self) -> Result<MapHandle> {
+        let found = maps_of(self.program)?.into_iter().find(|map| map.name() == RECORDS);
+        found.ok_or_else(|| Error::failed("the policy in the kernel has no ring of records"))
+    }
 }
 
 /// Returns the link to the root cgroup, and the id of its program.
@@ -157,11 +193,13 @@ impl Replaced {
 pub(super) fn load(policy: &Policy, program: &str) -> Result<Object> {
     let mut open = open(program)?;
     set_job(&mut open, &job(&policy.entries, false)?)?;
+    let has_canary = policy.entries.iter().any(|(rule, _)| rule.cohort != 0);
     let prefixes: usize = policy.sets.iter().map(Set::len).sum();
     for mut map in open.maps_mut() {
         let count = match map.name().to_str() {
             Some(RULES | TEXTS | COUNTS) => policy.entries.len(),
             Some(PREFIXES) => prefixes.max(1),
+            Some(RECORDS) if has_canary => RECORDS_SIZE as usize,
             _ => {
                 use_shared(&mut map)?;
                 continue;
@@ -247,7 +285,7 @@ pub(super) fn fill(object: &Object, policy: &Policy) -> Result<()> {
 /// Writes the prefixes of the sets, which are numbered from 1.
 pub(crate) fn fill_prefixes(map: &impl MapCore, sets: &[Set]) -> Result<()> {
     for (number, set) in (1u32..).zip(sets) {
-        let key = |(prefix, is_in): (hotcc_abi::path::PathKey, bool)| {
+        let key = |(prefix, is_in): (PathKey, bool)| {
             let set = number * 2 + u32::from(prefix.is_v4());
             (PrefixKey { prefix_len: SET_BITS + prefix.prefix_len, set, addr: prefix.addr }, u32::from(is_in))
         };

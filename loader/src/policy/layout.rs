@@ -73,6 +73,67 @@ pub struct RuleEntry {
     pub overrides: u32,
     pub port_first: u16,
     pub port_last: u16,
+    pub cohort: u32,
+}
+
+/// Indices of the two cohorts of a canary; `RuleEntry::cohort` is 1 plus one of them, or 0.
+pub(crate) mod cohort {
+    pub(crate) const CONTROL: usize = 0;
+    pub(crate) const CANARY: usize = 1;
+    pub(crate) const NAMES: [&str; super::COHORTS] = ["control", "canary"];
+}
+
+/// Number of cohorts.
+pub const COHORTS: usize = 2;
+
+/// `CanaryEntry::state`.
+pub(crate) mod canary_state {
+    pub(crate) const RUNNING: u32 = 1;
+    pub(crate) const PROMOTED: u32 = 2;
+    pub(crate) const ROLLED_BACK: u32 = 3;
+    pub(crate) const ABORTED: u32 = 4;
+}
+
+/// `struct policy_canary`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy_canary.h")]
+pub struct CanaryEntry {
+    pub rules: [u64; COHORTS],
+    pub expires_ns: u64,
+    pub share: u32,
+    pub state: u32,
+    pub step: u32,
+    pub steps: u32,
+    pub from: [u8; 16],
+    pub to: [u8; 16],
+}
+
+/// `struct policy_cohorts`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy_canary.h")]
+pub struct CohortsEntry {
+    pub ended: [u64; COHORTS],
+    pub dropped: u64,
+}
+
+/// `struct policy_ended`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[allow(missing_docs, reason = "described in policy_figures.h")]
+pub struct EndedEntry {
+    pub rule: u64,
+    pub began_ns: u64,
+    pub acked_bytes: u64,
+    pub rtt_us: u64,
+    pub min_rtt_us: u64,
+    pub goodput_kbps: u64,
+    pub delivery_kbps: u64,
+    pub duration_ms: u64,
+    pub segments: u32,
+    pub retransmits: u32,
+    pub timeouts: u32,
     pub pad: u32,
 }
 

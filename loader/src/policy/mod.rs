@@ -5,6 +5,8 @@
 //! /sys/fs/bpf/hotcc/policy/policy_mark   socket storage: what chose a socket's congestion control
 //! /sys/fs/bpf/hotcc/policy/policy_start  socket storage: where a connection stood when a rule chose for it
 //! /sys/fs/bpf/hotcc/policy/policy_figures   what the connections of each rule did
+//! /sys/fs/bpf/hotcc/policy/policy_canary    state of `hotcc canary`: its share of the connections, and when it expires
+//! /sys/fs/bpf/hotcc/policy/policy_cohorts   counters of the connections of the canary's two rules
 //! ```
 //! The rules are in maps of the program. New rules come with a new program, which replaces the one behind the link: so
 //! all rules change at once.
@@ -19,9 +21,11 @@
 //! - `explain`: which rule a flow would get, and why
 //! - `live`: applies the rules to sockets that are already open
 //! - `chosen`: the conditions of a rule as options of a command
+//! - `canary`: the two rules of `hotcc canary`
 
 use hotcc_host::error::Result;
 
+pub(crate) mod canary;
 mod chosen;
 mod explain;
 pub mod figures;
@@ -45,7 +49,7 @@ pub(crate) use live::move_open;
 pub(crate) use ordered::Policy;
 pub(crate) use overlap::overlaps;
 pub use show::{Shown, ShownRule, line, show};
-pub(crate) use table::{Rule, RuleTable};
+pub(crate) use table::{Rule, RuleTable, parse_share};
 
 /// Reads the rules that apply and what their connections did, for the exporter: all of one policy.
 pub(crate) fn rules_and_figures() -> Result<(Shown, Stats)> {

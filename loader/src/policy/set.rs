@@ -43,6 +43,11 @@ impl Set {
         Ok(())
     }
 
+    /// Adds a prefix as it is in the kernel.
+    pub(super) fn put(&mut self, prefix: PathKey, is_in: bool) {
+        self.0.insert(prefix, is_in);
+    }
+
     /// Returns the prefix, if the set has only one.
     pub(super) fn single(&self) -> Option<PathKey> {
         let (prefix, is_in) = self.0.first_key_value()?;

@@ -1,7 +1,7 @@
 //! Reads the rules that apply, for people and programs.
 
 use super::kernel::{Current, current};
-use super::layout::{Counts, RuleEntry, TextEntry};
+use super::layout::{Counts, RuleEntry, TextEntry, cohort};
 use crate::registry::need_bpffs;
 use crate::sysctl;
 use hotcc_host::cstr::text;
@@ -19,6 +19,8 @@ pub struct ShownRule {
     pub congestion_control: String,
     /// Whether that congestion control is registered now.
     pub loaded: bool,
+    /// `canary` or `control`, for the two rules of `hotcc canary`.
+    pub cohort: Option<&'static str>,
     /// Number of prefixes for remote addresses.
     pub remote_prefixes: u32,
     /// Number of prefixes for local addresses.
@@ -63,6 +65,7 @@ fn shown_rule(
         keys: text_of.keys()?,
         loaded: available.contains(&congestion_control),
         congestion_control,
+        cohort: (entry.cohort as usize).checked_sub(1).and_then(|cohort| cohort::NAMES.get(cohort)).copied(),
         remote_prefixes: text_of.remote_prefixes,
         local_prefixes: text_of.local_prefixes,
         counts,
@@ -75,7 +78,7 @@ impl TextEntry {
         text(&self.toml)
     }
 
-    pub(super) fn keys(&self) -> Result<toml::Table> {
+    pub(crate) fn keys(&self) -> Result<toml::Table> {
         self.toml().parse().tried(|| "cannot read a rule in the kernel".to_owned())
     }
 

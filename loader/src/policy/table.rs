@@ -5,7 +5,7 @@ use super::set::Set;
 use crate::cgroup;
 use bytemuck::Zeroable;
 use hotcc_host::cstr::padded;
-use hotcc_host::error::{Error, Result};
+use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::netns;
 use nix::unistd::User;
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,14 @@ fn at<T: Clone, R>(value: &Spanned<T>, read: impl FnOnce(&T) -> Result<R>) -> st
 }
 
 impl RuleTable {
+    /// Returns the rule with these conditions.
+    pub(super) fn with_conditions(conditions: &toml::Table, congestion_control: &str) -> Result<Self> {
+        let mut keys = conditions.clone();
+        keys.insert("congestion_control".to_owned(), congestion_control.into());
+        let text = toml::to_string(&keys).tried(|| "cannot write a rule as TOML".to_owned())?;
+        toml::from_str(&text).map_err(|e| Error::failed(e.message().trim_end()))
+    }
+
     /// Validates the rule. Its sockets get the congestion control `cc_name`; paths are relative to `directory`.
     pub(crate) fn compile(&self, directory: &Path, cc_name: &str) -> std::result::Result<Rule, RuleError> {
         let mut entry = RuleEntry { cc_name: padded(cc_name), overrides: self.overrides.into(), ..Zeroable::zeroed() };
@@ -164,7 +172,7 @@ impl RuleTable {
 
 /// Returns the number that identifies a rule in every policy: a hash of its text, its sets of prefixes and its congestion
 /// control.
-fn id(text: &TextEntry, cc_name: &[u8; 16]) -> u64 {
+pub(super) fn id(text: &TextEntry, cc_name: &[u8; 16]) -> u64 {
     let digest = Sha256::new().chain_update(bytemuck::bytes_of(text)).chain_update(cc_name).finalize();
     let (words, _) = digest.as_chunks::<8>();
     words.first().map_or(0, |word| u64::from_le_bytes(*word)) | 1 // 0 means no rule
@@ -298,7 +306,7 @@ fn parse_signal(text: &str) -> Result<(u32, i32)> {
 }
 
 /// Parses a share like `5%`. Returns the limit below which a connection's hash, of 32 bits, must be.
-pub(super) fn parse_share(text: &str) -> Result<u64> {
+pub(crate) fn parse_share(text: &str) -> Result<u64> {
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let percent = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
     let percent = percent

@@ -1,6 +1,7 @@
 //! Tests which sockets get which congestion control by policy rules, on the running kernel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod canary;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/fed.rs"]

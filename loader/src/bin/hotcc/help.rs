@@ -177,6 +177,31 @@ Examples:
   hotcc migrate cubic dtcp --to-prefix 203.0.113.0/24 --port 443 --share 5%
   hotcc migrate dtcp cubic --netns edge";
 
+pub const CANARY_HELP: &str = "\
+`start` runs in the foreground until the canary ends. Each step gives TO to a larger share of the new connections, and \
+compares those that end with the others. A broken guard rolls the canary back; if every guard is shown to hold, the \
+next step begins; after the last comparison, TO is promoted. While a canary runs, `hotcc apply` is refused.
+
+Examples:
+  hotcc canary start --from cubic --to dtcp --share 5% --match port=443 --for 30m
+  hotcc canary status
+  hotcc canary promote                         at once, whatever the comparison shows
+  hotcc canary abort";
+
+pub const CANARY_START_HELP: &str = "\
+The share expires 30 s after `start` was killed; `start` renews it while it runs. SIGINT and SIGTERM abort the canary. To \
+run it in the background, use systemd-run. Conditions are keys of policy rules: remote, remote_set, local, local_set, port, \
+cgroup, unit, netns, uid, interface, signal.
+
+Guards compare the connections of both cohorts that began and ended in the step: retransmit_ratio, timeout_ratio, or \
+rtt_pN, min_rtt_pN, goodput_pN, delivery_pN or duration_pN, with a percentile N from 1 to 99.
+
+Examples:
+  hotcc canary start --from cubic --to dtcp --share 5% --match port=443 --match remote=203.0.113.0/24
+  hotcc canary start --from cubic --to dtcp --guard 'rtt_p95 <= 1.1 * control' --guard 'goodput_p50 >= 0.95 * control'
+  hotcc canary start --from cubic --to dtcp --for 2h --min-connections 500 --dry-run
+  systemd-run --unit canary hotcc canary start --from cubic --to dtcp --for 12h";
+
 pub const RX_HELP: &str = "\
 `arwa` measures the delay of received packets and sends hints in a TCP option to peers that support it: run `hotcc rx \
 load arwa` at both ends, and `hotcc load arwa` at the sender. `drwa` advertises smaller windows, which every sender obeys.
@@ -241,6 +266,8 @@ mod tests {
             ("migrate", MIGRATE_HELP),
             ("paths", PATHS_HELP),
             ("paths watch", PATHS_WATCH_HELP),
+            ("canary", CANARY_HELP),
+            ("canary start", CANARY_START_HELP),
             ("rx", RX_HELP),
             ("rx load", RX_LOAD_HELP),
             ("report", REPORT_HELP),

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod canary;
 mod flows;
 mod help;
 mod policy;
@@ -217,6 +218,12 @@ enum Command {
         #[command(subcommand)]
         command: policy::Command,
     },
+    /// Give a share of new connections another congestion control; compare them, then promote it or roll it back
+    #[command(after_help = help::CANARY_HELP)]
+    Canary {
+        #[command(subcommand)]
+        command: canary::Command,
+    },
     /// Slow down senders from the receiver's side, before they fill the path's queue
     #[command(after_help = help::RX_HELP)]
     Rx {
@@ -354,7 +361,7 @@ fn main() -> ExitCode {
         .init();
     let command = Cli::parse().command;
     libbpf_rs::set_print(None); // our errors quote libbpf's messages where they help
-    if !matches!(command, Command::Exporter { .. } | Command::Run { .. }) {
+    if !matches!(command, Command::Exporter { .. } | Command::Run { .. } | Command::Canary { .. }) {
         end_quietly_on_closed_pipe();
     }
     match dispatch(command) {
@@ -430,6 +437,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             PathsCommand::Bump { prefix, json } => show::paths::bumped(prefix, &paths::maps::bump(prefix)?, json)?,
         },
         Command::Policy { command } => command.run()?,
+        Command::Canary { command } => return command.run(),
         Command::Rx { command } => match command {
             RxCommand::Load { method, cgroup, profile, set, json } => {
                 show::rx::changed("loaded", &rx::load(&rx::Request { method, cgroup, profile, set })?, json)?;

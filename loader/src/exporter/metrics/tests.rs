@@ -1,6 +1,7 @@
 //! Tests of the page that a snapshot is encoded to; they need no kernel.
 
 use super::*;
+use crate::canary::{Cohorts, State, Status};
 use crate::policy::ShownRule;
 use crate::policy::figures::{FiguresEntry, RuleStats, Stats};
 use crate::policy::layout::Counts;
@@ -64,6 +65,7 @@ fn full() -> Snapshot {
         keys: toml::Table::new(),
         congestion_control: "dtcp".to_owned(),
         loaded: true,
+        cohort: None,
         remote_prefixes: 0,
         local_prefixes: 0,
         counts: Counts { connections: 17, unavailable: 18, ..Counts::default() },
@@ -80,8 +82,20 @@ fn full() -> Snapshot {
         radio: Some(Links { shown: vec![link(1, Some(-1.5)), link(2, None)], total: 5 }),
         commands: Some(Counters { swaps: 2, ..Counters::default() }),
         rx: Some(bytemuck::cast([7_u64, 8, 9, 10, 11, 12, 13, 14, 15, 16])), // in the order of the fields
+        canary: Some(Status {
+            state: State::Running,
+            from: "cubic".to_owned(),
+            to: "dtcp".to_owned(),
+            conditions: toml::Table::new(),
+            step: 2,
+            steps: 3,
+            share_percent: 5.0,
+            expires_in_s: Some(20.0),
+            connections: Cohorts { canary: 31, control: 32 },
+            dropped_records: 33,
+        }),
         policy: Some((Shown { rules: vec![rule] }, Stats { rules: vec![figures] })),
-        errors: [0, 0, 1, 0, 0, 0, 0],
+        errors: [0, 0, 1, 0, 0, 0, 0, 0],
         duration: Duration::from_millis(20),
     }
 }
@@ -130,6 +144,13 @@ fn algorithms_and_commands() {
         hotcc_policy_min_rtt_seconds_sum{rule="1",cc="dtcp"} 0.002
         hotcc_policy_min_rtt_seconds_count{rule="1",cc="dtcp"} 2
         hotcc_policy_goodput_bytes_per_second_count{rule="1",cc="dtcp"} 0
+        hotcc_canary_state{state="running"} 1
+        hotcc_canary_state{state="expired"} 0
+        hotcc_canary_share_ratio 0.05
+        hotcc_canary_step 2
+        hotcc_canary_ended_connections_total{cohort="canary"} 31
+        hotcc_canary_ended_connections_total{cohort="control"} 32
+        hotcc_canary_dropped_records_total 33
         hotcc_scrape_errors_total{part="flows"} 1
         hotcc_scrape_errors_total{part="radio"} 0
         hotcc_scrape_duration_seconds 0.02"#,
@@ -206,7 +227,7 @@ fn radio_metrics_state_how_many_links_are_left_out() {
 
 #[test]
 fn a_part_that_failed_is_left_out_whole() {
-    let page = page(Snapshot { errors: [1; 7], ..Snapshot::default() }).unwrap();
+    let page = page(Snapshot { errors: [1; PARTS.len()], ..Snapshot::default() }).unwrap();
     let names: Vec<&str> = page.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert_eq!(names, ["hotcc_build", "hotcc_scrape_errors", "hotcc_scrape_duration_seconds"]);
 }

@@ -15,7 +15,8 @@ pub fn show(shown: &Shown, json: bool) -> Result<()> {
         say!("no policy rule applies; to declare some, see: hotcc policy --help");
     }
     for rule in &shown.rules {
-        say!("rule {}: {}", rule.rule, line(&rule.keys));
+        let cohort = rule.cohort.map_or_else(String::new, |cohort| format!(" ({cohort} of `hotcc canary`)"));
+        say!("rule {}{cohort}: {}", rule.rule, line(&rule.keys));
         let cc = &rule.congestion_control;
         if !rule.loaded {
             say!("   {cc} is not loaded: sockets keep what they have");

@@ -1,0 +1,273 @@
+//! The state of the canary in the kernel, and how commands change it.
+//!
+//! A canary runs while its two rules apply, the map says that it runs, and it has not expired. In every other state of
+//! the map, its rules give all connections what they had before: so a command that is killed between two changes
+//! leaves the connections with the former congestion control.
+
+use super::plan::{Plan, percent};
+use crate::failpoint;
+use crate::policy::canary::{self, Pair, now_ns};
+use crate::policy::layout::{CanaryEntry, CohortsEntry, canary_state, cohort};
+use crate::registry::{begin, need_bpffs};
+use bytemuck::Zeroable;
+use hotcc_host::cstr::{padded, text};
+use hotcc_host::error::{Error, Result, need_root};
+use serde::Serialize;
+use std::time::Duration;
+
+/// How a canary stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// There was none since the machine started.
+    None,
+    /// `hotcc canary start` runs.
+    Running,
+    /// `hotcc canary start` was killed: new connections get the former congestion control, but both rules remain.
+    Expired,
+    /// The new congestion control serves all connections.
+    Promoted,
+    /// A guard was broken.
+    RolledBack,
+    /// The canary ended without a decision.
+    Aborted,
+}
+
+impl State {
+    /// All states.
+    pub const ALL: [Self; 6] =
+        [Self::None, Self::Running, Self::Expired, Self::Promoted, Self::RolledBack, Self::Aborted];
+
+    /// Returns the name in metrics and in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Running => "running",
+            Self::Expired => "expired",
+            Self::Promoted => "promoted",
+            Self::RolledBack => "rolled_back",
+            Self::Aborted => "aborted",
+        }
+    }
+}
+
+/// Ended connections of each cohort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cohorts {
+    /// Under the new congestion control.
+    pub canary: u64,
+    /// Under the former one.
+    pub control: u64,
+}
+
+/// The latest canary. Schema of `hotcc canary status --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// State.
+    pub state: State,
+    /// The former congestion control; empty if there was no canary.
+    pub from: String,
+    /// The new congestion control; empty if there was no canary.
+    pub to: String,
+    /// Conditions of its rules, while they apply.
+    pub conditions: toml::Table,
+    /// Number of the step, from 1.
+    pub step: u32,
+    /// Number of steps.
+    pub steps: u32,
+    /// Share of the new connections that get the new congestion control, per cent.
+    pub share_percent: f64,
+    /// Time until new connections get the former congestion control, unless `hotcc canary start` postpones it, seconds.
+    pub expires_in_s: Option<f64>,
+    /// Connections that ended while the canary ran.
+    pub connections: Cohorts,
+    /// Ended connections that the judge did not see, because it was too slow.
+    pub dropped_records: u64,
+}
+
+/// Reads the state of the latest canary.
+pub fn status() -> Result<Status> {
+    need_root("hotcc canary status")?;
+    need_bpffs()?;
+    read_status()
+}
+
+/// Reads the state of the latest canary, for callers that have the privileges.
+pub(crate) fn read_status() -> Result<Status> {
+    let (entry, now) = (canary::state()?, now_ns()?);
+    let rule = canary::rule_of(cohort::CANARY)?;
+    let CohortsEntry { ended, dropped } = canary::cohorts()?;
+    let runs = entry.state == canary_state::RUNNING && now < entry.expires_ns;
+    let state = match (entry.state, &rule) {
+        (_, Some((rule, _))) if runs && entry.rules[cohort::CANARY] == rule.id => State::Running,
+        (_, Some(_)) => State::Expired,
+        (canary_state::PROMOTED, None) => State::Promoted,
+        (canary_state::ROLLED_BACK, None) => State::RolledBack,
+        (canary_state::ABORTED, None) => State::Aborted,
+        // `hotcc apply` has replaced the rules of an expired canary
+        _ => State::None,
+    };
+    let [from, mut to] = canary::names(&entry);
+    let mut conditions = toml::Table::new();
+    if let Some((entry, text_of)) = rule {
+        to = text(&entry.cc_name);
+        conditions = text_of.keys()?;
+        conditions.remove("congestion_control");
+    }
+    Ok(Status {
+        state,
+        from,
+        to,
+        conditions,
+        step: entry.step,
+        steps: entry.steps,
+        share_percent: match state {
+            State::Running => percent(entry.share.into()),
+            State::Promoted => 100.0,
+            _ => 0.0,
+        },
+        expires_in_s: (state == State::Running).then(|| entry.expires_ns.saturating_sub(now) as f64 / 1e9),
+        connections: Cohorts { canary: ended[cohort::CANARY], control: ended[cohort::CONTROL] },
+        dropped_records: dropped,
+    })
+}
+
+/// Fails if a canary runs.
+pub(crate) fn refuse_while_running(tried: &str) -> Result<()> {
+    let status = read_status()?;
+    if status.state != State::Running {
+        return Ok(());
+    }
+    let Status { from, to, .. } = status;
+    Err(Error::failed(format!("cannot {tried}: a canary from {from} to {to} runs"))
+        .and("end it first: hotcc canary promote, or hotcc canary abort"))
+}
+
+/// A canary that this process runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    entry: CanaryEntry,
+    expiry: Duration,
+}
+
+impl Running {
+    /// Makes the rules apply, with the share of the first step.
+    pub(super) fn begin(plan: &Plan, pair: Pair, expiry: Duration) -> Result<Self> {
+        let _lock = begin("hotcc canary start")?;
+        refuse_while_running("start a canary")?;
+        let entry = CanaryEntry {
+            rules: pair.ids(),
+            state: canary_state::RUNNING,
+            steps: plan.shares.len() as u32,
+            from: padded(&plan.from),
+            to: padded(&plan.to),
+            ..Zeroable::zeroed()
+        };
+        // until the map names these rules, the canary's gets no connection
+        let replaced = pair.install()?;
+        failpoint::kill("canary-installed");
+        let mut running = Self { entry, expiry };
+        let begun = canary::reset_cohorts().and_then(|()| running.write(1, plan.shares.first().copied().unwrap_or(0)));
+        if let Err(error) = begun {
+            replaced.put_back()?;
+            return Err(error);
+        }
+        failpoint::kill("canary-started");
+        Ok(running)
+    }
+
+    pub(super) fn rules(&self) -> [u64; 2] {
+        self.entry.rules
+    }
+
+    /// Returns whether another command has ended the canary, or is about to.
+    pub(super) fn is_over(&self) -> Result<bool> {
+        let now = canary::state()?;
+        Ok(now.rules != self.entry.rules || now.state != canary_state::RUNNING)
+    }
+
+    pub(super) fn expires_ns(&self) -> u64 {
+        self.entry.expires_ns
+    }
+
+    fn write(&mut self, step: u32, share: u32) -> Result<()> {
+        let expires_ns = now_ns()? + self.expiry.as_nanos() as u64;
+        let entry = CanaryEntry { step, share, expires_ns, ..self.entry };
+        canary::set_state(&entry)?;
+        self.entry = entry;
+        Ok(())
+    }
+
+    /// Sets the step and its share, and postpones the expiry. Returns the state of the canary if it does not run any
+    /// more; nothing changes then.
+    pub(super) fn renew(&mut self, step: u32, share: u32) -> Result<Option<State>> {
+        let _lock = begin("hotcc canary start")?;
+        let now = canary::state()?;
+        if now.rules != self.entry.rules {
+            return Ok(Some(State::None));
+        }
+        let state = read_status()?.state;
+        if state != State::Running {
+            return Ok(Some(state));
+        }
+        self.write(step, share)?;
+        failpoint::kill("canary-renewed");
+        Ok(None)
+    }
+
+    /// Ends the canary, unless another one has replaced it.
+    pub(super) fn end(&self, outcome: Outcome) -> Result<String> {
+        let _lock = begin("hotcc canary start")?;
+        if canary::state()?.rules != self.entry.rules {
+            return Err(Error::failed("another canary has replaced this one"));
+        }
+        conclude(outcome)
+    }
+}
+
+/// How a canary ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Promote,
+    RollBack,
+    Abort,
+}
+
+/// Ends the canary. Returns the text of the rule that remains, if any. Call it with the lock held.
+fn conclude(outcome: Outcome) -> Result<String> {
+    let state = match outcome {
+        Outcome::Promote => canary_state::PROMOTED,
+        Outcome::RollBack => canary_state::ROLLED_BACK,
+        Outcome::Abort => canary_state::ABORTED,
+    };
+    // from now on, all new connections get the former congestion control
+    canary::set_state(&CanaryEntry { state, share: 0, ..canary::state()? })?;
+    failpoint::kill("canary-concluded");
+    let rule =
+        if outcome == Outcome::Promote { canary::promote()? } else { canary::withdraw().map(|()| String::new())? };
+    failpoint::kill("canary-ended");
+    Ok(rule)
+}
+
+/// Gives all matching connections the new congestion control. Returns the text of their rule.
+pub fn promote() -> Result<String> {
+    let _lock = begin("hotcc canary promote")?;
+    let status = read_status()?;
+    match status.state {
+        State::Running => conclude(Outcome::Promote),
+        State::Expired => Err(Error::failed("the canary has expired").and("end it: hotcc canary abort")),
+        _ => Err(Error::failed("no canary runs")),
+    }
+}
+
+/// Removes the canary's rules. Returns the state before.
+pub fn abort() -> Result<Status> {
+    let _lock = begin("hotcc canary abort")?;
+    let status = read_status()?;
+    if ![State::Running, State::Expired].contains(&status.state) {
+        return Err(Error::failed("no canary runs"));
+    }
+    conclude(Outcome::Abort)?;
+    Ok(status)
+}
