@@ -73,30 +73,28 @@ static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struc
 	return chooser == POLICY_BY_RUN || (chooser == POLICY_BY_APPLICATION && !rule->overrides);
 }
 
-SEC("sockops") int choose(struct bpf_sock_ops *ctx)
+/* The connection ends. */
+static __always_inline void ends(struct bpf_sock *sk)
+{
+	struct policy_ended ended = {};
+	struct socket_cc cc = {};
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (tp && read_socket_cc(tp, &cc) && policy_end(sk, tp, cc.name, job.tick_us, &ended))
+		policy_canary_record(&ended);
+}
+
+/* The connection is established, or the socket listens. */
+static __always_inline void begins(struct bpf_sock_ops *ctx, struct bpf_sock *sk)
 {
 	struct policy_search search = {};
-	struct bpf_sock *sk = ctx->sk; /* read once: the verifier does not know that a second read is not NULL, too */
 	struct policy_counts *counts;
-	struct policy_ended ended = {};
 	struct policy_rule *rule;
-	struct socket_cc cc = {};
-	struct tcp_sock *tp;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	long result;
 
-	if (ctx->op == BPF_SOCK_OPS_STATE_CB) {
-		tp = sk && ctx->args[1] == BPF_TCP_CLOSE ? bpf_skc_to_tcp_sock(sk) : NULL;
-		if (tp && read_socket_cc(tp, &cc) && policy_end(sk, tp, cc.name, job.tick_us, &ended))
-			policy_canary_record(&ended);
-		return 1;
-	}
-	/* not at TCP_CONNECT_CB: the algorithm would start before the kernel knows window and segment size */
-	if (ctx->op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB && ctx->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
-	    ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB)
-		return 1;
-	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
-		return 1;
+		return;
 	/* an accepted connection gets its user later, when a process accepts it */
 	read_flow(tp, ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, job.criteria_in_use, &search.flow);
 	search.found = job.rules;
@@ -104,24 +102,44 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	rule = bpf_map_lookup_elem(&policy_rules, &search.found);
 	counts = bpf_map_lookup_elem(&policy_counts, &search.found);
 	if (!rule || !counts)
-		return 1;
+		return;
 	if (is_chosen(tp, sk, rule)) {
 		__sync_fetch_and_add(&counts->left_alone, 1);
-		return 1;
+		return;
 	}
 	result = bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, rule->cc_name, sizeof(rule->cc_name));
 	if (result) {
 		__sync_fetch_and_add(result == -ENOENT ? &counts->unavailable : &counts->refused, 1);
-		return 1;
+		return;
 	}
 	policy_put_mark(sk, POLICY_BY_RULE, rule->cc_name);
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		__sync_fetch_and_add(&counts->listeners, 1);
-		return 1;
+		return;
 	}
 	__sync_fetch_and_add(&counts->connections, 1);
 	policy_begin(sk, tp, rule->id, rule->cc_name);
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+SEC("sockops") int choose(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk;
+
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_STATE_CB:
+		sk = ctx->args[1] == BPF_TCP_CLOSE ? ctx->sk : NULL;
+		if (sk)
+			ends(sk);
+		return 1;
+	/* not at TCP_CONNECT_CB: the algorithm would start before the kernel knows window and segment size */
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		sk = ctx->sk; /* read once: the verifier does not know that a second read is not NULL, too */
+		if (sk)
+			begins(ctx, sk);
+	}
 	return 1;
 }
 
