@@ -13,10 +13,13 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::num::NonZero;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+const ROWS: NonZero<u16> = NonZero::new(30).unwrap();
+const COLUMNS: NonZero<u16> = NonZero::new(120).unwrap();
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `hotcc top` in a terminal of its own.
@@ -30,7 +33,7 @@ struct Top {
 
 impl Top {
     fn start(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let size = Winsize { ws_row: 30, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: ROWS.get(), ws_col: COLUMNS.get(), ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
         let side = || pty.slave.try_clone().unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
@@ -38,7 +41,7 @@ impl Top {
         let mut command = Command::new("setsid");
         command.args(["--ctty", hotcc_path(), "top"]).args(arguments).envs(variables.iter().copied());
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
-        let screen = vt100::Parser::new(size.ws_row, size.ws_col, 0);
+        let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
         Self { child, keyboard: File::from(pty.master), terminal: pty.slave, before, screen }
     }
 
@@ -189,6 +192,7 @@ fn many_flows_cost_less_than_a_twentieth_of_a_core() {
         (0..pairs).map(|_| Connection::to(&listener, None)).collect()
     });
     let mut top = Top::start(&[], &[]);
+    top.wait("1 flows");
     top.press("/hotcc-top\r");
     top.wait(&format!("  {} of ", 2 * pairs));
     let (began, before) = (Instant::now(), top.cpu_time());
@@ -199,8 +203,9 @@ fn many_flows_cost_less_than_a_twentieth_of_a_core() {
     let text = top.screen.screen().contents();
     let every = text.split_once("every ").unwrap().1.split_once(" s").unwrap().0;
     let flows = 2 * pairs;
-    println!("{flows} flows, a sample every {every} s: {:.1} % of a core", share * 100.0);
-    soak::report(&format!("{flows} flows, a sample every {every} s: {:.1} % of a core", share * 100.0));
+    let figure = format!("{flows} flows, a sample every {every} s: {:.1} % of a core", share * 100.0);
+    println!("{figure}");
+    soak::report(&figure);
     assert!(share < 0.05 || length < Duration::from_secs(20), "{share}");
     top.press("q");
     assert!(top.end().0.success());

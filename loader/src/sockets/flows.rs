@@ -169,7 +169,7 @@ impl FlowLister {
     /// Loads the program for all connections, without their algorithms' own state. It ends with this process; nothing
     /// is pinned.
     pub fn without_state() -> Result<Self> {
-        need_root("listing connections")?;
+        need_root("hotcc top")?;
         Self::new(None, State::Omitted)
     }
 

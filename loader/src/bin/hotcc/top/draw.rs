@@ -66,14 +66,10 @@ fn footer(top: &Top) -> String {
         }
         Mode::Type(Wanted::Target { from }, text) => format!("move open connections from {from} to: {text}_"),
         Mode::Confirm(action) => question(action),
-        Mode::Browse if top.opened.is_some() => {
-            "Esc back  Space pause  w swap  r roll back  m migrate  q quit".to_owned()
-        }
+        Mode::Browse if top.opened.is_some() => "Esc back  Space pause  w swap  r undo  m migrate  q quit".to_owned(),
         Mode::Browse => match top.view {
-            View::Flows => {
-                "Enter open  s sort  S reverse  / filter  Space pause  w swap  r roll back  m migrate  q quit"
-            }
-            View::Algorithms => "w swap  r roll back  m migrate  Space pause  Tab next view  q quit",
+            View::Flows => "Enter open  s/S sort  / filter  Space pause  w swap  r undo  m migrate  q quit",
+            View::Algorithms => "w swap  r undo  m migrate  Space pause  Tab next view  q quit",
             View::Links => "Space pause  Tab next view  q quit",
         }
         .to_owned(),
@@ -264,7 +260,6 @@ fn chart(frame: &mut Frame, area: Rect, title: &str, values: &[Option<f64>]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::top::example::{flow, press, screen, top};
     use crate::top::sample::Sample;
 
@@ -322,7 +317,7 @@ mod tests {
         top.flows[0].connection.cc = name.to_owned();
         top.algorithms[0].serves = name.to_owned();
         top.message = vec![name.to_owned()];
-        for keys in ["", "\n", "w\u{9b}", "\n", "2"] {
+        for keys in ["", "\n", "w\u{9b}", "\n", "n", "\u{1b}2"] {
             press(&mut top, keys);
             top.message = vec![name.to_owned()];
             let text = screen(&top, 120, 30);

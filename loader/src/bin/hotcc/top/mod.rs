@@ -25,12 +25,13 @@ use std::time::{Duration, Instant};
 
 /// Longest time without a look at whether a signal has arrived.
 const SIGNAL_CHECK: Duration = Duration::from_millis(250);
-/// Samples are this many times as far apart as the CPU time that one takes, so that they stay below 5 % of a core.
-const REST: u32 = 21;
+/// Samples are this many times as far apart as the CPU time that one takes, so that they stay at 4 % of a core; keys and
+/// wake-ups add to that.
+const REST: u32 = 25;
 
 #[derive(clap::Args)]
 pub struct TopArgs {
-    /// Time between samples, seconds, 0.1 to 3600; longer if a sample would otherwise take over 5 % of a core
+    /// Time between samples, seconds, 0.1 to 3600; longer if samples would otherwise take over 4 % of a core
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
 }
