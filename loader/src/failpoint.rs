@@ -1,5 +1,5 @@
 //! Failpoints for tests: places at which a debug build kills itself with SIGKILL if `HOTCC_KILL_AT` names the place, or
-//! fails if `HOTCC_FAIL_AT` names it. In release builds they do nothing.
+//! fails if `HOTCC_FAIL_AT` names it, or panics if `HOTCC_PANIC_AT` names it. In release builds they do nothing.
 
 use hotcc_host::error::Result;
 
@@ -29,3 +29,15 @@ pub fn fail(name: &str) -> Result<()> {
 pub fn fail(_name: &str) -> Result<()> {
     Ok(())
 }
+
+/// Marks a place at which a panic must leave no trace.
+#[cfg(debug_assertions)]
+pub fn panic(name: &str) {
+    if std::env::var_os("HOTCC_PANIC_AT").is_some_and(|wanted| wanted == name) {
+        panic!("told to panic");
+    }
+}
+
+/// Marks a place at which a panic must leave no trace.
+#[cfg(not(debug_assertions))]
+pub fn panic(_name: &str) {}

@@ -21,7 +21,8 @@ pub mod cgroup;
 pub mod declared;
 pub mod doctor;
 pub mod exporter;
-mod failpoint;
+#[doc(hidden)]
+pub mod failpoint;
 pub mod object;
 pub mod ops;
 pub mod paths;

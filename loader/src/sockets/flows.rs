@@ -141,27 +141,64 @@ pub fn connections(cc: Option<&str>, netns: &[String]) -> Result<Vec<Connection>
     need_root("hotcc flows")?;
     cc.map_or(Ok(()), check_cc_name)?;
     let namespaces = netns::chosen(netns)?;
-    let job = Job { cc_name: cc.map_or([0; 16], padded) };
-    let walk = SocketWalk::load("sock_flows", |open| {
-        set_job(open, &job)?;
-        use_pinned_records(open)
-    })?;
-    let records = netns::in_these(&namespaces, |ns| Ok((ns.label(), records(&walk, ns)?)))?;
-    let mut versions = Versions::default();
-    let mut found = Vec::new();
-    for (netns, records) in records {
-        for record in records {
-            found.push(versions.connection(&netns, &record)?);
-        }
-    }
+    let found = FlowLister::new(cc, State::Decoded)?.list_in(&namespaces)?;
     if found.is_empty()
         && let Some(name) = cc
         && !sysctl::is_registered(name)?
     {
         return Err(Error::failed(sysctl::unregistered(name, &sysctl::available()?)));
     }
-    found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
     Ok(found)
+}
+
+/// Whether to decode the algorithm's own state of each connection, which takes longer than all else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Decoded,
+    Omitted,
+}
+
+/// Lists open connections repeatedly, with a program that is loaded into the kernel once.
+#[derive(Debug)]
+pub struct FlowLister {
+    walk: SocketWalk,
+    state: State,
+}
+
+impl FlowLister {
+    /// Loads the program for all connections, without their algorithms' own state. It ends with this process; nothing
+    /// is pinned.
+    pub fn without_state() -> Result<Self> {
+        need_root("hotcc top")?;
+        Self::new(None, State::Omitted)
+    }
+
+    fn new(cc: Option<&str>, state: State) -> Result<Self> {
+        let job = Job { cc_name: cc.map_or([0; 16], padded) };
+        let walk = SocketWalk::load("sock_flows", |open| {
+            set_job(open, &job)?;
+            use_pinned_records(open)
+        })?;
+        Ok(Self { walk, state })
+    }
+
+    /// Lists the connections that are open now, in all network namespaces.
+    pub fn list(&self) -> Result<Vec<Connection>> {
+        self.list_in(&netns::all()?)
+    }
+
+    fn list_in(&self, namespaces: &[NetNs]) -> Result<Vec<Connection>> {
+        let records = netns::in_these(namespaces, |ns| Ok((ns.label(), records(&self.walk, ns)?)))?;
+        let mut versions = Versions { state: self.state, known: BTreeMap::new() };
+        let mut found = Vec::new();
+        for (netns, records) in records {
+            for record in records {
+                found.push(versions.connection(&netns, &record)?);
+            }
+        }
+        found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
+        Ok(found)
+    }
 }
 
 /// Makes the program use the pinned PEP records, if there are any.
@@ -182,16 +219,19 @@ fn records(walk: &SocketWalk, ns: &NetNs) -> Result<Vec<Record>> {
     Ok(whole.iter().map(|record| bytemuck::pod_read_unaligned(record)).collect())
 }
 
-/// Label and state fields of the versions found so far, by the id of their struct_ops map.
-#[derive(Default)]
-struct Versions(BTreeMap<u32, (&'static str, Vec<StateField>)>);
+/// The versions found so far.
+struct Versions {
+    state: State,
+    /// Label and state fields, by the id of the struct_ops map.
+    known: BTreeMap<u32, (&'static str, Vec<StateField>)>,
+}
 
 impl Versions {
     fn connection(&mut self, netns: &str, record: &Record) -> Result<Connection> {
         let cc = text(&record.cc_name);
-        let (version, fields) = match self.0.entry(record.map_id) {
+        let (version, fields) = match self.known.entry(record.map_id) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(look_up(&cc, record.map_id)?),
+            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(look_up(&cc, record.map_id, self.state)?),
         };
         let value = |field: &StateField| {
             let value = field.place.read(&record.state)?;
@@ -221,11 +261,11 @@ impl Versions {
     }
 }
 
-fn look_up(cc: &str, map_id: u32) -> Result<(&'static str, Vec<StateField>)> {
+fn look_up(cc: &str, map_id: u32, state: State) -> Result<(&'static str, Vec<StateField>)> {
     let algo = Algo::named(cc);
     let serving = if map_id == 0 { None } else { algo.current()?.map(|v| v.map_id) };
     let version = version_label(map_id, serving);
-    if serving.is_none() {
+    if serving.is_none() || state == State::Omitted {
         return Ok((version, Vec::new()));
     }
     // versions older than the previous one are no longer pinned, so their fields are not known

@@ -236,6 +236,16 @@ Examples:
   hotcc flows --peer 10.45.0.0/16 --sort rate --watch
   hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
+pub const TOP_HELP: &str = "\
+Keys: 1, 2, 3 or Tab select the view; Space pauses; q, Esc or Ctrl-C leave. Of the flows, s sorts by the next column, S \
+reverses, / filters by address, port or algorithm, and Enter opens one: its rate, SINR, RTT and window over the last 60 \
+samples. w swaps, r rolls back and m migrates the algorithm of the selected row, after a question.
+
+Examples:
+  hotcc top
+  hotcc top --interval 0.2
+  hotcc flows --json                           the same for programs";
+
 pub const EXPORTER_HELP: &str = "\
 An unprivileged process, user 65534, serves HTTP. If that process ends, the exporter exits with status 1.
 
@@ -272,6 +282,7 @@ mod tests {
             ("rx load", RX_LOAD_HELP),
             ("report", REPORT_HELP),
             ("flows", FLOWS_HELP),
+            ("top", TOP_HELP),
             ("exporter", EXPORTER_HELP),
         ];
         for (name, help) in all {

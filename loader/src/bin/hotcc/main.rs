@@ -15,6 +15,7 @@ mod flows;
 mod help;
 mod policy;
 mod show;
+mod top;
 
 /// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
 ///
@@ -118,6 +119,9 @@ enum Command {
     /// Show open connections, with their algorithm's own state
     #[command(after_help = help::FLOWS_HELP)]
     Flows(flows::FlowsArgs),
+    /// Watch connections, algorithms and radio links in the terminal, and change algorithms there
+    #[command(after_help = help::TOP_HELP)]
+    Top(top::TopArgs),
     /// Show a loaded algorithm's tunables and their current values
     #[command(after_help = help::GET_HELP)]
     Get {
@@ -403,6 +407,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             show::switched::migrated(&migrate::migrate(&from, &to, &netns, &chosen, dry_run)?, json)?;
         }
         Command::Flows(args) => flows::flows(&args)?,
+        Command::Top(args) => top::top(&args)?,
         Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {
             show::tunables::set(&name, &assignments, &tune::set(&name, &assignments)?, json)?;

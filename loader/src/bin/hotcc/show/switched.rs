@@ -6,44 +6,58 @@ use hotcc::ops::{Outcome, Unloaded};
 use hotcc::tunables::present::Changed;
 use hotcc_host::error::Result;
 
+/// Adds a line of text.
+macro_rules! line {
+    ($lines:ident, $($part:tt)*) => { $lines.push(format!($($part)*)) };
+}
+
 pub fn outcome(verb: &str, outcome: &Outcome, json: bool) -> Result<()> {
     if json {
         return print_json(outcome);
     }
+    outcome_lines(verb, outcome).iter().for_each(|line| say!("{line}"));
+    warn(&outcome.warnings);
+    Ok(())
+}
+
+/// Describes a load, a swap or a rollback; without its warnings.
+pub fn outcome_lines(verb: &str, outcome: &Outcome) -> Vec<String> {
+    let mut lines = Vec::new();
     let Outcome { name, object, profile, .. } = outcome;
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
     if outcome.served_already {
-        say!(
+        line!(
+            lines,
             "{name} not {verb}: {object} already serves with the same tunables; `hotcc rollback` still undoes the previous swap"
         );
     } else {
-        say!("{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
+        line!(lines, "{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
     }
     for Changed { name, old, new } in &outcome.tunables_changed {
-        say!("  {name}: {old} -> {new}");
+        line!(lines, "  {name}: {old} -> {new}");
     }
     if outcome.defaults_rewritten > 0 {
-        say!("  default of {} network namespace(s): set to the new version", outcome.defaults_rewritten);
+        line!(lines, "  default of {} network namespace(s): set to the new version", outcome.defaults_rewritten);
     }
     if outcome.defaults_refused > 0 {
         let n = outcome.defaults_refused;
-        say!(
+        line!(
+            lines,
             "  default of {n} network namespace(s): NOT updated, because the algorithm is not TCP_CONG_NON_RESTRICTED;"
         );
-        say!("  new sockets there get the previous version");
+        line!(lines, "  new sockets there get the previous version");
     }
     if let Some(moved) = outcome.moved {
-        say!("  open sockets moved to the new version: {}", moved.moved);
+        line!(lines, "  open sockets moved to the new version: {}", moved.moved);
         if moved.failed > 0 {
-            say!("  open sockets that the kernel refused to move: {}", moved.failed);
+            line!(lines, "  open sockets that the kernel refused to move: {}", moved.failed);
         }
     }
-    warn(&outcome.warnings);
     if let Some(n) = outcome.connections_older.filter(|&n| n > 0) {
         let how = if verb == "loaded" { format!("hotcc migrate {name} {name}") } else { "--live".to_owned() };
-        say!("  connections that keep their version until they close: {n} ({how} moves them)");
+        line!(lines, "  connections that keep their version until they close: {n} ({how} moves them)");
     }
-    Ok(())
+    lines
 }
 
 pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
@@ -75,22 +89,36 @@ pub fn migrated(migrated: &Migrated, json: bool) -> Result<()> {
     if json {
         return print_json(migrated);
     }
+    migrated_lines(migrated).iter().for_each(|line| say!("{line}"));
+    warn(&migration_warnings(migrated));
+    Ok(())
+}
+
+/// Lists the namespaces in which not all sockets could be visited.
+pub fn migration_warnings(migrated: &Migrated) -> Vec<String> {
+    let failed = migrated.namespaces.iter().filter_map(|ns| Some((&ns.netns, ns.error.as_ref()?)));
+    failed.map(|(netns, error)| format!("network namespace {netns}: {error}")).collect()
+}
+
+/// Describes a migration; without its warnings.
+pub fn migrated_lines(migrated: &Migrated) -> Vec<String> {
+    let mut lines = Vec::new();
     let Migrated { from, to, dry_run, sockets, namespaces, left } = migrated;
     let would = if *dry_run { "would be " } else { "" };
-    say!("{from} to {to}: open sockets {would}moved: {}", sockets.moved);
+    line!(lines, "{from} to {to}: open sockets {would}moved: {}", sockets.moved);
     if sockets.failed > 0 {
-        say!(
+        line!(
+            lines,
             "  open sockets that the kernel refuses to move (their route locks the congestion control): {}",
             sockets.failed
         );
     }
     for ns in namespaces {
-        let MovedIn { netns, sockets: Moved { moved, failed }, error, .. } = ns;
-        say!("  network namespace {netns}: {would}moved {moved}, refused {failed}");
-        warn(&error.iter().map(|e| format!("network namespace {netns}: {e}")).collect::<Vec<_>>());
+        let MovedIn { netns, sockets: Moved { moved, failed }, .. } = ns;
+        line!(lines, "  network namespace {netns}: {would}moved {moved}, refused {failed}");
     }
     for Left { reason, sockets } in left {
-        say!("  open sockets left as they are: {sockets}: {reason}");
+        line!(lines, "  open sockets left as they are: {sockets}: {reason}");
     }
-    Ok(())
+    lines
 }
