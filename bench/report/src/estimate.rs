@@ -68,8 +68,8 @@ impl Estimate {
     }
 }
 
-/// The number of decimals of all figures of a table's column: the most that one of them needs, and at most one more
-/// than gives the largest four significant digits.
+/// The number of decimals of all figures of a table's column: the median of what they need by themselves, but at least two
+/// significant digits for the smallest, and at most one decimal more than gives the largest four digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places(usize);
 
@@ -77,13 +77,19 @@ impl Places {
     /// Chooses the number for these figures.
     #[must_use]
     pub fn of(figures: impl Iterator<Item = Estimate>) -> Self {
-        let (mut needed, mut largest) = (0, 0.0_f64);
-        for figure in figures {
+        let (mut needed, mut sizes) = (Vec::new(), Vec::new());
+        for figure in figures.filter(|figure| figure.mean != 0.0) {
             let decimals_of = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-            needed = needed.max(figure.text().split(" ± ").map(decimals_of).max().unwrap_or(0));
-            largest = largest.max(figure.mean.abs());
+            needed.push(figure.text().split(" ± ").map(decimals_of).max().unwrap_or(0));
+            sizes.push(figure.mean.abs());
         }
-        Self(needed.min(decimals(largest, 4) + 1))
+        needed.sort_unstable();
+        let Some(&most_needed) = needed.last() else { return Self(0) };
+        let median = needed[needed.len() / 2];
+        let extreme = |pick: fn(f64, f64) -> f64| sizes.iter().copied().reduce(pick).unwrap_or_default();
+        let least = decimals(extreme(f64::min), 2).min(most_needed);
+        let most = decimals(extreme(f64::max), 4) + 1;
+        Self(median.max(least).min(most))
     }
 
     /// Chooses the number for these values.
@@ -167,7 +173,7 @@ mod tests {
             let places = Places::of_values(values.iter().copied());
             values.iter().map(|value| places.number(*value)).collect::<Vec<_>>()
         };
-        assert_eq!(texts(&[0.47, 9.876_54, 96.425]), ["0.470", "9.877", "96.425"]);
+        assert_eq!(texts(&[0.47, 9.876_54, 96.425]), ["0.47", "9.88", "96.42"]);
         assert_eq!(texts(&[1.234, 1469.3, 0.0]), ["1.2", "1469.3", "0.0"]);
         assert_eq!(texts(&[0.000_012, 22.0]), ["0.000", "22.000"]);
         assert_eq!(texts(&[3.0, 120.0, 0.0]), ["3", "120", "0"]);
