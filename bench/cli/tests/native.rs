@@ -207,7 +207,7 @@ fn the_native_lab_without_root_reports_why() {
     }
     let output = match command.output() {
         Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => {
-            skipped("the_native_lab_without_root_reports_why", "nobody but root can run what is built here");
+            skipped("the_native_lab_without_root_reports_why", "only root can run programs from this build directory");
             return;
         }
         output => output.unwrap(),

@@ -8,13 +8,10 @@ use anyhow::{Context, Result, bail};
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::job::{Job, Message, OBJECTS_PATH, Row, Subject};
 use std::fs::File;
-use std::time::Duration;
 
 /// Kernel modules that the matrix needs; built-in ones are left out.
 const MODULES: [&str; 0] = [];
 const MEMORY_MIB: u32 = 512;
-/// Real time after which a silent guest is considered hung: a busy machine may be slow, but not by this much.
-const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The result of one kernel.
 #[derive(Debug)]
@@ -54,7 +51,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         clock: Clock::Virtual,
         results: None,
         cpu: None,
-        patience: PATIENCE,
+        patience: vm::PATIENCE,
     };
     let mut rows = Vec::new();
     vm::run(&machine, &initramfs, scratch.path(), |message| {

@@ -31,8 +31,6 @@ pub(crate) const MODULES: [&str; 6] = ["veth", "sch_fq", "sch_ingress", "cls_bpf
 const MEMORY_MIB: u32 = 768;
 /// The memory for records is a multiple of this, so that most scenarios share a snapshot.
 const MEMORY_STEP_MIB: u64 = 256;
-/// A guest that sends no message for this long is considered hung. A guest reports after every twentieth of the run.
-const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Where runs are executed.
 #[derive(Clone, Copy, Debug)]
@@ -281,7 +279,7 @@ fn boot(
         clock,
         results: Some(results.clone()),
         cpu,
-        patience: PATIENCE,
+        patience: vm::PATIENCE,
     };
     let mut running_since = None;
     let hear = |message: &Message| {

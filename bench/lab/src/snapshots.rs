@@ -90,9 +90,9 @@ impl Snapshots {
         Self { directory }
     }
 
-    /// Resumes the guest with the files of the archive `job`, and passes every message to `on_message`. Creates the
-    /// snapshot if there is none. If the directory cannot be used, creates the snapshot in `scratch`, so that the
-    /// results are the same. If QEMU refuses to create snapshots, boots the guest.
+    /// Resumes the guest with the files of the archive `job`, and passes every message to `on_message`. If there
+    /// is no snapshot, creates it first: in `scratch` if the directory cannot be used, so that the results do not depend
+    /// on that. If QEMU refuses to create snapshots, boots the guest.
     pub fn run(
         &self,
         guest: WaitingGuest<'_>,

@@ -80,6 +80,10 @@ impl Clock {
     }
 }
 
+/// Real time after which a guest that sends no message is considered hung: a busy machine may be slow, but not by this
+/// much.
+pub const PATIENCE: Duration = Duration::from_secs(900);
+
 /// A machine to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {

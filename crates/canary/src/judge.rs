@@ -43,7 +43,7 @@ fn empty(metric: Metric) -> Pair<Tally> {
 
 impl Judge {
     /// Creates a judge. It decides nothing before `min_connections` have been added to each cohort, in each step.
-    /// `steps` is the number of steps that have a control: a share of 100 % is none. Both count as 1 if they are 0.
+    /// `steps` counts the steps with a control, so not the one at 100 %. If either number is 0, it counts as 1.
     ///
     /// A percentile's guard cannot hold before the percentile has bounds on both sides, which takes 33 connections at
     /// the median, 191 at the 95th percentile and 706 at the 99th.

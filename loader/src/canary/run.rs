@@ -5,8 +5,8 @@ use super::plan::{Plan, Request};
 use super::records::{Record, Records};
 use super::state::{Cohorts, Outcome, Running, State};
 use crate::failpoint;
-use crate::policy::canary::now_ns;
 use crate::registry::need_bpffs;
+use hotcc_abi::clock::monotonic_ns;
 use hotcc_canary::{Cohort, Judge, Verdict};
 use hotcc_host::error::{Result, Tried, need_root};
 use hotcc_host::service::Stop;
@@ -20,7 +20,7 @@ pub const EXPIRY: Duration = Duration::from_secs(30);
 /// Renewals in that time, so that one or two that fail do not matter.
 const RENEWALS: u32 = 3;
 /// Period at which the ring of records is read.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// Period of reports of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -61,7 +61,7 @@ pub fn start(options: &Options, report: impl FnMut(&Event)) -> Result<State> {
         let mut canary = Canary {
             judge,
             step: 1,
-            began_ns: now_ns()?,
+            began_ns: monotonic_ns(),
             seen: Cohorts::default(),
             deadline: Instant::now() + options.request.limit,
             renewal: options.expiry / RENEWALS,
@@ -115,28 +115,28 @@ impl<F: FnMut(&Event)> Canary<F> {
 
     async fn watch(&mut self, stop: &mut Stop) -> Result<End> {
         let mut records = Records::open(self.running.rules())?;
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut poll = interval(POLL);
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut renewed, mut told) = (Instant::now(), Instant::now());
         loop {
             tokio::select! {
                 signal = stop.requested() => {
                     return Ok((Some(Outcome::Abort), format!("{signal} interrupted the canary at {}.", self.place())));
                 }
-                _ = look.tick() => {}
+                _ = poll.tick() => {}
             }
             let taken = records.take()?;
-            if now_ns()? >= self.running.expires_ns() {
+            if monotonic_ns() >= self.running.expires_ns() {
                 let why = "the share expired, because this process did not renew it in time";
                 return Ok((Some(Outcome::Abort), format!("At {}, {why}.", self.place())));
             }
-            let is_new = self.add(&taken);
-            let verdict = self.judge.verdict();
-            if is_new && let Some(end) = self.decide(&verdict)? {
+            if self.add(&taken)
+                && let Some(end) = self.decide()?
+            {
                 return Ok(end);
             }
             if Instant::now() >= self.deadline {
-                return Ok((Some(Outcome::Abort), self.too_late(&verdict)));
+                return Ok((Some(Outcome::Abort), self.too_late()));
             }
             if renewed.elapsed() >= self.renewal || self.running.is_over()? {
                 renewed = Instant::now();
@@ -165,7 +165,8 @@ impl<F: FnMut(&Event)> Canary<F> {
         is_new
     }
 
-    fn decide(&mut self, verdict: &Verdict) -> Result<Option<End>> {
+    fn decide(&mut self) -> Result<Option<End>> {
+        let verdict = self.judge.verdict();
         if matches!(verdict, Verdict::Continue(_)) {
             return Ok(None);
         }
@@ -185,7 +186,7 @@ impl<F: FnMut(&Event)> Canary<F> {
         if let Some(state) = self.running.renew(self.step, share)? {
             return Ok(Some(self.ended_by_another(state)));
         }
-        self.began_ns = now_ns()?;
+        self.began_ns = monotonic_ns();
         self.tell_step();
         Ok(None)
     }
@@ -217,7 +218,7 @@ impl<F: FnMut(&Event)> Canary<F> {
         format!("step {} of {} ({} %)", self.step, self.plan.shares.len(), self.percent())
     }
 
-    fn too_late(&self, verdict: &Verdict) -> String {
+    fn too_late(&self) -> String {
         let Cohorts { canary, control } = self.seen;
         let (at, limit_s, needed) = (self.place(), self.plan.for_s, self.plan.min_connections);
         if canary.min(control) < needed {
@@ -226,7 +227,7 @@ impl<F: FnMut(&Event)> Canary<F> {
                  began and ended; {needed} of each are needed."
             );
         }
-        format!("No decision at {at}, after {limit_s} s. {}", verdict.explain())
+        format!("No decision at {at}, after {limit_s} s. {}", self.judge.verdict().explain())
     }
 
     fn end(&mut self, outcome: Option<Outcome>, reason: String) -> Result<State> {

@@ -6,10 +6,11 @@
 
 use super::plan::{Plan, percent};
 use crate::failpoint;
-use crate::policy::canary::{self, Pair, now_ns};
+use crate::policy::canary::{self, Pair};
 use crate::policy::layout::{CanaryEntry, CohortsEntry, canary_state, cohort};
 use crate::registry::{begin, need_bpffs};
 use bytemuck::Zeroable;
+use hotcc_abi::clock::monotonic_ns;
 use hotcc_host::cstr::{padded, text};
 use hotcc_host::error::{Error, Result, need_root};
 use serde::Serialize;
@@ -95,7 +96,7 @@ pub fn status() -> Result<Status> {
 
 /// Reads the state of the latest canary, for callers that have the privileges.
 pub(crate) fn read_status() -> Result<Status> {
-    let (entry, now) = (canary::state()?, now_ns()?);
+    let (entry, now) = (canary::state()?, monotonic_ns());
     let rule = canary::rule_of(cohort::CANARY)?;
     let CohortsEntry { ended, dropped } = canary::cohorts()?;
     let runs = entry.state == canary_state::RUNNING && now < entry.expires_ns;
@@ -192,7 +193,7 @@ impl Running {
     }
 
     fn write(&mut self, step: u32, share: u32) -> Result<()> {
-        let expires_ns = now_ns()? + self.expiry.as_nanos() as u64;
+        let expires_ns = monotonic_ns() + self.expiry.as_nanos() as u64;
         let entry = CanaryEntry { step, share, expires_ns, ..self.entry };
         canary::set_state(&entry)?;
         self.entry = entry;

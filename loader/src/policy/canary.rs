@@ -5,11 +5,11 @@ use super::layout::{CanaryEntry, CohortsEntry, RuleEntry, TextEntry, cohort};
 use super::ordered::Policy;
 use super::table::{Rule, RuleTable, id};
 use bytemuck::{Pod, Zeroable};
+use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pins;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use nix::time::{ClockId, clock_gettime};
 use std::path::Path;
 
 /// Keys of a rule that are conditions, which a canary may have.
@@ -62,7 +62,7 @@ impl Pair {
         };
         let mut pair = Self { control: rule(from)?, canary: rule(to)? };
         // of no other canary, so that connections of an earlier one do not count
-        let number = now_ns()? << 1;
+        let number = monotonic_ns() << 1;
         for (rule, cohort) in [(&mut pair.control, cohort::CONTROL), (&mut pair.canary, cohort::CANARY)] {
             rule.entry.id = number | cohort as u64;
             rule.entry.cohort = 1 + cohort as u32;
@@ -171,12 +171,6 @@ pub(crate) fn reset_cohorts() -> Result<()> {
 /// Returns the ring of the records of ended connections.
 pub(crate) fn records() -> Result<MapHandle> {
     current()?.ok_or_else(|| Error::failed("no policy rule applies"))?.records()
-}
-
-/// Returns CLOCK_MONOTONIC, which BPF programs read.
-pub(crate) fn now_ns() -> Result<u64> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).tried(|| "cannot read the clock".to_owned())?;
-    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
 /// Returns the names of both congestion controls.

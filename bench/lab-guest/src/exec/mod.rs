@@ -94,8 +94,8 @@ impl<'a> Scene<'a> {
         if let Some(agents) = &mut agents {
             record.faults.extend(agents.faults()?);
         }
-        let faults_made = agents.and_then(|agents| agents.told()).map(|text| format!("{end_s} {text}"));
-        record.events = events.into_iter().chain(faults_made).collect();
+        let pep_faults = agents.and_then(|agents| agents.told()).map(|text| format!("{end_s} {text}"));
+        record.events = events.into_iter().chain(pep_faults).collect();
         Ok(record)
     }
 

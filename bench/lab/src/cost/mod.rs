@@ -18,7 +18,6 @@ use hotcc_lab_proto::job::{Job, Message};
 use serde::Serialize;
 use std::fs::File;
 use std::path::Path;
-use std::time::Duration;
 
 pub use table::table;
 
@@ -26,8 +25,6 @@ pub use table::table;
 const TRANSFER: &str = include_str!("transfer.toml");
 const SEED: u64 = 1;
 const MEMORY_MIB: u32 = 768;
-/// A guest that sends no message for this long is considered hung.
-const PATIENCE: Duration = Duration::from_secs(900);
 
 /// An object whose programs do nothing, which shows the cost of the statistics themselves: the object, and its
 /// congestion control.
@@ -132,7 +129,7 @@ pub fn run(kernel: &Kernel, only: &[String], cpu: Option<usize>, say: &mut dyn F
         clock: Clock::Virtual,
         results: None,
         cpu,
-        patience: PATIENCE,
+        patience: vm::PATIENCE,
     };
     let (mut clocks, mut samples) = (Vec::new(), Vec::new());
     vm::run(&machine, &initramfs, scratch.path(), |message| {

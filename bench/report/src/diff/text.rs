@@ -73,16 +73,16 @@ fn case_lines(out: &mut String, case: &CaseDiff) {
         out.push_str("  identical, byte for byte\n");
         return;
     }
-    let (same, told): (Vec<_>, Vec<_>) = case.figures.iter().partition(|f| f.comparison.verdict == Verdict::Same);
-    let width = told.iter().map(|figure| name(figure).chars().count()).max().unwrap_or(0).max(6);
-    if !told.is_empty() {
+    let (same, different): (Vec<_>, Vec<_>) = case.figures.iter().partition(|f| f.comparison.verdict == Verdict::Same);
+    let width = different.iter().map(|figure| name(figure).chars().count()).max().unwrap_or(0).max(6);
+    if !different.is_empty() {
         let _ = writeln!(
             out,
             "  {:width$}  {:9}  {:>10}  {:>10}  {:>28}  {:>8}  verdict",
             "figure", "better if", "A", "B", "B - A, 95 % interval", "% of A"
         );
     }
-    for figure in told {
+    for figure in different {
         let comparison = &figure.comparison;
         let value = |value: Option<f64>| value.map_or("–".to_owned(), number);
         let difference = comparison.difference.map_or("–".to_owned(), |difference| match difference.interval() {
