@@ -132,7 +132,7 @@ validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-int
 soak *args: build
     target/release/hotcc-bench soak {{ args }}
 
-# Make a .deb, an .rpm and SHA256SUMS in target/package: static programs, manual pages, completions, units.
+# Make the .debs, the .rpms and SHA256SUMS in target/package: static programs, manual pages, completions, units.
 package:
     deploy/package.sh
 

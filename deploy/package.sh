@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes a .deb and an .rpm of static programs in target/package, and SHA256SUMS. loader/Cargo.toml lists their files.
+# Makes in target/package, as .deb and .rpm, the packages hotcc and hotcc-bench, and SHA256SUMS. Their files are listed in
+# loader/Cargo.toml and bench/cli/Cargo.toml.
 #
-# The programs are linked with musl, as a static glibc loads plug-ins of the system's libc to look up groups and hosts, and
+# The programs of hotcc are static. They are linked with musl, as a static glibc loads plug-ins of the system's libc to look up groups and hosts, and
 # crashes in them. libelf and zlib are compiled from the sources that libbpf-sys carries: elfutils' own build refuses musl.
 
 set -euo pipefail
@@ -11,7 +12,7 @@ readonly TARGET=x86_64-unknown-linux-musl
 readonly TOOLS=(cargo-deb@3.8.0 cargo-generate-rpm@0.21.1)
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TARGET_DIR
-readonly tools=$CARGO_TARGET_DIR/tools programs=$CARGO_TARGET_DIR/$TARGET/release output=$CARGO_TARGET_DIR/package
+readonly tools=$CARGO_TARGET_DIR/tools programs=$CARGO_TARGET_DIR/$TARGET/release output=$CARGO_TARGET_DIR/package lab=$CARGO_TARGET_DIR/release
 
 die() {
 	printf 'package.sh: %s\n' "$@" >&2
@@ -65,7 +66,12 @@ LIBBPF_SYS_LIBRARY_PATH_x86_64_unknown_linux_musl=$libraries \
 	LIBBPF_SYS_EXTRA_CFLAGS="-I$libbpf/elfutils/libelf -I$libbpf/zlib -idirafter /usr/include -idirafter $kernel_headers" \
 	cargo build --release --locked --target "$TARGET" -p hotcc -p sinr-feeder -p pep-agent --bins --features hotcc/static
 strip "$programs"/{hotcc,sinr-feeder,pep-agent}
-deploy/pages.sh "$programs"
+deploy/pages.sh "$programs" hotcc hotcc sinr-feeder pep-agent
+
+# The lab's use the system's C library, as the simulator loads the algorithms as shared objects.
+cargo build --release --locked -p hotcc-bench -p hotcc-lab-guest --bins
+strip "$lab"/{hotcc-bench,hotcc-guest}
+deploy/pages.sh "$lab" hotcc-bench hotcc-bench
 
 # --- packages -------------------------------------------------------------------------------------------------------
 
@@ -75,8 +81,17 @@ export SOURCE_DATE_EPOCH
 version=$(sed -n '0,/^version = /s/^version = "\(.*\)"/\1/p' Cargo.toml)
 rm -rf "$output"
 mkdir -p "$output"
-cd loader
-cargo deb --no-build --no-strip --compress-system --target "$TARGET" --output "$output/hotcc_${version}_amd64.deb"
-cargo generate-rpm --payload-compress gzip --target "$TARGET" --output "$output/hotcc-$version.x86_64.rpm"
+deb=(cargo deb --no-build --no-strip --compress-system --output)
+rpm=(cargo generate-rpm --payload-compress gzip --output)
+(
+	cd loader
+	"${deb[@]}" "$output/hotcc_${version}_amd64.deb" --target "$TARGET"
+	"${rpm[@]}" "$output/hotcc-$version.x86_64.rpm" --target "$TARGET"
+)
+(
+	cd bench/cli
+	"${deb[@]}" "$output/hotcc-bench_${version}_amd64.deb"
+	"${rpm[@]}" "$output/hotcc-bench-$version.x86_64.rpm"
+)
 cd "$output"
 sha256sum -- *.deb *.rpm | tee SHA256SUMS

@@ -80,11 +80,12 @@ pub fn release_packages(output: &Path) {
 /// # Panics
 /// It cannot be made.
 pub fn test_package(output: &Path) {
-    build(&["hotcc", "sinr-feeder", "pep-agent"]);
-    succeed(Command::new(repository().join("deploy/pages.sh")).arg(built()));
+    let programs = ["hotcc", "sinr-feeder", "pep-agent"];
+    build(&programs);
+    succeed(Command::new(repository().join("deploy/pages.sh")).arg(built()).arg("hotcc").args(programs));
     let tree = output.join("tree");
     fs::create_dir_all(&tree).unwrap();
-    let deb = metadata("deb");
+    let deb = metadata("loader", "deb");
     let mut conffiles = String::new();
     for asset in assets(&deb) {
         let source = asset
@@ -117,13 +118,13 @@ pub fn test_package(output: &Path) {
     fs::remove_dir_all(tree).unwrap();
 }
 
-/// What loader/Cargo.toml says about the packages of one `format`: deb or generate-rpm.
+/// What the Cargo.toml in this `directory` says about the packages of one `format`: deb or generate-rpm.
 ///
 /// # Panics
 /// It says nothing.
 #[must_use]
-pub fn metadata(format: &str) -> toml::Value {
-    let manifest = fs::read_to_string(repository().join("loader/Cargo.toml")).unwrap();
+pub fn metadata(directory: &str, format: &str) -> toml::Value {
+    let manifest = fs::read_to_string(repository().join(directory).join("Cargo.toml")).unwrap();
     let manifest: toml::Value = toml::from_str(&manifest).unwrap();
     manifest["package"]["metadata"][format].clone()
 }
@@ -131,7 +132,7 @@ pub fn metadata(format: &str) -> toml::Value {
 /// A file of a package, or several: its source may have a `*` in its name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Asset {
-    /// Relative to the folder `loader`; programs are in target/release.
+    /// Relative to the folder of that Cargo.toml; programs are in target/release.
     pub source: PathBuf,
     /// The place in the root file system, or the folder if it ends with a slash.
     pub dest: String,

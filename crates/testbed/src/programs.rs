@@ -5,11 +5,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Returns the path of a program built beside this one.
+/// Returns the path of a program built beside this one, or installed with it in lib/hotcc.
 pub fn companion_binary(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     // tests run from target/PROFILE/deps
-    let found = own.ancestors().skip(1).take(2).map(|d| d.join(name)).find(|p| is_executable(p));
+    let built = own.ancestors().skip(1).take(2).map(|d| d.join(name));
+    let installed = own.ancestors().nth(2).map(|d| d.join("lib/hotcc").join(name));
+    let found = built.chain(installed).find(|p| is_executable(p));
     found.with_context(|| format!("{name} is not beside {}; build it: just build", own.display()))
 }
 

@@ -96,8 +96,10 @@ fn both_packages_have_the_same_files() {
         let mode = if asset.source.ends_with("feeder.toml") { "640".into() } else { asset.mode };
         Asset { dest, mode, ..asset }
     };
-    let deb: Vec<Asset> = debian::assets(&debian::metadata("deb")).into_iter().map(in_rpm).collect();
-    assert_eq!(deb, debian::assets(&debian::metadata("generate-rpm")));
+    for directory in ["loader", "bench/cli"] {
+        let deb: Vec<Asset> = debian::assets(&debian::metadata(directory, "deb")).into_iter().map(in_rpm).collect();
+        assert_eq!(deb, debian::assets(&debian::metadata(directory, "generate-rpm")));
+    }
 }
 
 #[test]
@@ -122,6 +124,49 @@ fn the_static_package_does_so_on_the_next_debian() {
 #[ignore = "builds static programs, minutes: `just test-package`"]
 fn the_rpm_does_so() {
     release_installs_upgrades_and_leaves_nothing("the_rpm_does_so", "bookworm", "rpm", RPM);
+}
+
+/// The lab's package, beside the other, on a clean Debian without QEMU: it simulates. With this machine's QEMU, it boots.
+#[test]
+#[ignore = "builds static programs, minutes: `just test-package`"]
+fn the_labs_package_runs_scenarios() {
+    const SIMULATE: &str = r#"set -eu
+chroot "$0" sh -ec '
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+dpkg -i /packages/hotcc_*.deb /packages/hotcc-bench_*.deb
+hotcc-bench lab --sim --one-seed --out /tmp/results /usr/share/hotcc/scenarios/dtcp-window.toml
+'"#;
+    if !debian::can_be_made("the_labs_package_runs_scenarios", &["musl-gcc", "rpm"]) {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().join("root");
+    debian::unpack("bookworm", "iproute2,libelf1", &root);
+    let packages = root.join("packages");
+    debian::release_packages(&packages);
+    let version = env!("CARGO_PKG_VERSION");
+    let rpm = packages.join(format!("hotcc-bench-{version}.x86_64.rpm"));
+    let files = succeed(Command::new("rpm").args(["-q", "-p", "-l"]).arg(rpm));
+    for file in [
+        "/usr/share/bash-completion/completions/hotcc-bench",
+        "/usr/share/man/man1/hotcc-bench-lab.1.gz",
+        "/usr/share/hotcc/scenarios/demo.toml",
+    ] {
+        assert!(files.lines().any(|line| line == file), "{file} is not in the package: {files}");
+    }
+
+    succeed(Command::new("sh").args(["-c", SIMULATE]).arg(&root));
+    assert!(has_report(&root.join("tmp/results")));
+    let results = scratch.path().join("results");
+    let mut lab = Command::new(root.join("usr/bin/hotcc-bench"));
+    lab.args(["lab", "--lab", "vm:6.12", "--one-seed", "--out"]).arg(&results);
+    succeed(lab.arg(root.join("usr/share/hotcc/scenarios/demo.toml")));
+    assert!(has_report(&results));
+}
+
+/// Returns whether the lab wrote a report below this directory.
+fn has_report(directory: &Path) -> bool {
+    succeed(Command::new("find").arg(directory).args(["-name", "report.html", "-size", "+9k"])) != ""
 }
 
 /// With the packages that `just package` makes: a clean Debian has what they need.
