@@ -12,6 +12,7 @@
 //! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`canary`]: a share of the connections under another congestion control, promoted or rolled back by comparison
 //! - [`ops`]: load, swap, unload, set, migrate, run
+//! - [`trace`]: what each ACK found, into a file
 //! - [`paths`] and [`rx`]: path changes, and receivers
 //! - [`declared`]: the file that declares what should be loaded, compared with the kernel
 //! - [`exporter`]: Prometheus metrics
@@ -34,4 +35,5 @@ pub mod sockets;
 pub mod status;
 pub mod sys;
 pub mod sysctl;
+pub mod trace;
 pub mod tunables;

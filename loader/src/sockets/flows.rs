@@ -244,7 +244,7 @@ impl Versions {
             local: address(record.local, record.local_port),
             peer: address(record.peer, record.peer_port),
             version,
-            ca_state: ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(record.ca_state)).unwrap_or(&"?"),
+            ca_state: ca_state(record.ca_state.into()),
             cwnd: record.snd_cwnd,
             ssthresh: (record.snd_ssthresh < i32::MAX as u32).then_some(record.snd_ssthresh),
             srtt_us: set(record.srtt_us),
@@ -274,6 +274,11 @@ fn look_up(cc: &str, map_id: u32, state: State) -> Result<(&'static str, Vec<Sta
     Ok((version, fields))
 }
 
-fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
+/// Returns the name of an `enum tcp_ca_state`.
+pub(crate) fn ca_state(state: u32) -> &'static str {
+    ["open", "disorder", "cwr", "recovery", "loss"].get(state as usize).unwrap_or(&"?")
+}
+
+pub(crate) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
     SocketAddr::new(Ipv6Addr::from(bytes).to_canonical(), port)
 }

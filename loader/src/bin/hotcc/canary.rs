@@ -93,7 +93,7 @@ fn start(args: StartArgs) -> Result<ExitCode> {
 }
 
 /// Parses `90s`, `30m` or `2h`.
-fn duration(text: &str) -> std::result::Result<Duration, String> {
+pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     let units = [('s', 1), ('m', 60), ('h', 3600)];
     let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, seconds)));
     let seconds = found.and_then(|(number, seconds)| number.parse::<u32>().ok().map(|n| u64::from(n) * seconds));

@@ -236,6 +236,16 @@ Examples:
   hotcc flows --peer 10.45.0.0/16 --sort rate --watch
   hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
+pub const TRACE_HELP: &str = "\
+One row for each ACK that reaches a connection while it has data in flight, with the connection's state just before it \
+processes the ACK. CSV can be read while the trace runs; Parquet can be read after it has ended.
+
+Examples:
+  hotcc trace --out flow.csv
+  hotcc trace --out flow.parquet --cc crest --to-prefix 10.45.0.0/16 --for 60s
+  hotcc trace --out busy.parquet --every 10    a tenth of the ACKs of each connection
+  hotcc trace --out - --cc dtcp | cut -d, -f1,7,11   time, window and smoothed RTT";
+
 pub const TOP_HELP: &str = "\
 Keys: 1, 2, 3 or Tab select the view; Space pauses; q, Esc or Ctrl-C leave. Of the flows, s sorts by the next column, S \
 reverses, / filters by address, port or algorithm, and Enter opens one: its rate, SINR, RTT and window over the last 60 \
@@ -282,6 +292,7 @@ mod tests {
             ("rx load", RX_LOAD_HELP),
             ("report", REPORT_HELP),
             ("flows", FLOWS_HELP),
+            ("trace", TRACE_HELP),
             ("top", TOP_HELP),
             ("exporter", EXPORTER_HELP),
         ];

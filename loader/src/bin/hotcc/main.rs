@@ -16,6 +16,7 @@ mod help;
 mod policy;
 mod show;
 mod top;
+mod trace;
 
 /// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
 ///
@@ -122,6 +123,9 @@ enum Command {
     /// Watch connections, algorithms and radio links in the terminal, and change algorithms there
     #[command(after_help = help::TOP_HELP)]
     Top(top::TopArgs),
+    /// Write what each ACK found to a file: windows, RTTs, rates, losses of each connection
+    #[command(after_help = help::TRACE_HELP)]
+    Trace(trace::TraceArgs),
     /// Show a loaded algorithm's tunables and their current values
     #[command(after_help = help::GET_HELP)]
     Get {
@@ -407,6 +411,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             show::switched::migrated(&migrate::migrate(&from, &to, &netns, &chosen, dry_run)?, json)?;
         }
         Command::Flows(args) => flows::flows(&args)?,
+        Command::Trace(args) => return args.run(),
         Command::Top(args) => top::top(&args)?,
         Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {
