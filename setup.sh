@@ -127,6 +127,11 @@ missing_packages() {
 	have rpm || echo rpm
 	have mmdebstrap || echo mmdebstrap
 	have systemd-analyze || echo systemd
+	# to build and run the image, and to read the manifests for Kubernetes
+	have podman || echo podman
+	have runc || echo runc
+	[[ -e /etc/containers/policy.json ]] || echo golang-github-containers-common
+	have kubectl || echo kubernetes-client
 	# fetches recorded traces
 	have curl || echo curl
 	# `just lint` checks shell scripts with it
@@ -242,7 +247,7 @@ install_packages() {
 	for package in $(missing_packages "$clang"); do
 		if offered "$package"; then
 			wanted+=("$package")
-		elif [[ $package =~ ^(prometheus|nats-server|dbus|python3-dbusmock)$ ]]; then
+		elif [[ $package =~ ^(prometheus|nats-server|dbus|python3-dbusmock|podman|runc|golang-github-containers-common|kubernetes-client)$ ]]; then
 			say note "apt offers no $package; what uses it will be skipped"
 		else
 			die "apt offers no $package"
