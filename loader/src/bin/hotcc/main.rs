@@ -243,6 +243,9 @@ enum Command {
         /// Maximum number of radio links to export
         #[arg(long, default_value_t = 256)]
         max_links: usize,
+        /// When to serve a page with a live view at `/`; it shows the addresses of connections, which the metrics do not
+        #[arg(long, value_name = "WHEN", default_value = "loopback")]
+        page: exporter::PageOn,
     },
     /// Print a completion script
     #[command(after_help = "Example:\n  hotcc completions bash > /etc/bash_completion.d/hotcc")]
@@ -450,7 +453,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             RxCommand::Unload { method, json } => show::rx::changed("unloaded", &rx::unload(method)?, json)?,
             RxCommand::Status { json } => show::rx::status(&rx::status()?, json)?,
         },
-        Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
+        Command::Exporter { listen, max_links, page } => {
+            exporter::serve(exporter::Options { listen, max_links, page })?
+        },
         Command::Completions(args) => {
             args.print(Cli::command()).tried(|| "cannot print the completion script".to_owned())?;
         }
