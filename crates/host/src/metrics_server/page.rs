@@ -61,7 +61,8 @@ mod tests {
         for host in ["127.0.0.1", "127.0.0.1:9717", "[::1]", "[::1]:9717", "localhost", "LOCALHOST:9717"] {
             assert!(is_own(host), "{host}");
         }
-        for host in ["", "site.example", "site.example:9717", "127.0.0.1.site.example:9717", "localhost.example", "[a]"] {
+        for host in ["", "site.example", "site.example:9717", "127.0.0.1.site.example:9717", "localhost.example", "[a]"]
+        {
             assert!(!is_own(host), "{host}");
         }
     }

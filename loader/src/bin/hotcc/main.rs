@@ -455,7 +455,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         },
         Command::Exporter { listen, max_links, page } => {
             exporter::serve(exporter::Options { listen, max_links, page })?
-        },
+        }
         Command::Completions(args) => {
             args.print(Cli::command()).tried(|| "cannot print the completion script".to_owned())?;
         }

@@ -85,7 +85,7 @@ function drawFlows() {
   });
   const flows = arranged(view.filter, view.sort);
   view.order = flows.map((f) => f.id);
-  if (view.flow === null && flows.length) view.flow = flows[0].id;
+  if (view.flow === null && flows[0]?.goodput_bps) view.flow = flows[0].id;
   const rows = flows.slice(0, view.rows).map((f) => ({
     id: f.id,
     current: f.id === view.flow,
