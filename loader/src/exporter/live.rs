@@ -69,8 +69,6 @@ struct Algorithm {
     connections: u64,
     /// Open connections that run a version that a swap replaced.
     older: u64,
-    /// Sum of the latest delivery rates.
-    delivery_bps: u64,
 }
 
 /// A policy rule, and what those of its connections did that have ended.
@@ -194,7 +192,6 @@ fn by_name(connections: &[Connection]) -> Result<Vec<Algorithm>> {
         let algorithm = found.entry(c.cc.clone()).or_insert_with(unknown);
         algorithm.connections += 1;
         algorithm.older += u64::from(c.version == "older");
-        algorithm.delivery_bps = algorithm.delivery_bps.saturating_add(c.delivery_bps.unwrap_or(0));
     }
     Ok(found.into_values().collect())
 }

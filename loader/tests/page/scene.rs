@@ -28,14 +28,13 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Starts connections that send without an end.
-    pub fn new(name: &str) -> Option<Self> {
+    /// Starts connections that send without an end, from a network namespace whose name ends in `from`.
+    pub fn new(name: &str, from: &str) -> Option<Self> {
         let test = kernel_test(name, &["cc_page"])?;
         let lab = Lab::new("hotcc-page").unwrap();
-        // a name that would be markup if it were not shown as text
-        let [a, b] = ["<b>a", "b"].map(|name| lab.namespace(name).unwrap());
+        let [a, b] = [from, "server"].map(|name| lab.namespace(name).unwrap());
         lab.veth(&a, "10.249.7.1/24", &b, &format!("{SERVER}/24")).unwrap();
-        a.tc("qdisc add dev b root tbf rate 60mbit burst 32kb latency 60ms").unwrap();
+        a.tc("qdisc add dev server root tbf rate 60mbit burst 32kb latency 60ms").unwrap();
         let rules = "[[algorithm]]\nobject = 'dtcp'\nname = 'cc_page'\n\
                      [[policy]]\nremote = '10.249.7.2'\nport = 443\ncongestion_control = 'reno'\n\
                      [[policy]]\nremote = '10.249.7.2'\ncongestion_control = 'cc_page'\n";

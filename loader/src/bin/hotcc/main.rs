@@ -234,13 +234,13 @@ enum Command {
         #[command(subcommand)]
         command: RxCommand,
     },
-    /// Serve Prometheus metrics
+    /// Serve Prometheus metrics, and a page with a live view
     #[command(after_help = help::EXPORTER_HELP)]
     Exporter {
         /// Address to listen on; without a host, 127.0.0.1
         #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
-        /// Maximum number of radio links to export
+        /// Maximum number of radio links to export, and to show on the page
         #[arg(long, default_value_t = 256)]
         max_links: usize,
         /// When to serve a page with a live view at `/`; it shows the addresses of connections, which the metrics do not

@@ -109,7 +109,7 @@ let charts = null;
 
 function drawDetails() {
   const flow = model.flows.get(view.flow);
-  at("no-details").hidden = Boolean(flow);
+  note("no-details", flow ? "" : "Select a connection: arrow keys, or a click.");
   at("details-body").hidden = !flow;
   if (!flow) return;
   const place = at("charts");
@@ -155,7 +155,7 @@ let signal = null;
 
 function drawSignal() {
   const link = model.links.get(view.link);
-  at("no-signal").hidden = Boolean(link);
+  note("no-signal", link ? "" : "No radio link to show.");
   at("signal-body").hidden = !link;
   if (!link) return;
   if (!signal) {
@@ -168,10 +168,12 @@ function drawSignal() {
 
 function drawAlgorithms() {
   const algorithms = model.sample.algorithms ?? [];
-  const since = (s) => (s === null ? "–" : new Date(s * 1000).toLocaleString());
+  const since = (s) => (s === null ? "–" : new Date(s * 1000).toLocaleString("sv-SE"));
+  const goodput = new Map();
+  for (const f of model.flows.values()) if (!f.closed) goodput.set(f.cc, plus(goodput.get(f.cc) ?? null, f.goodput_bps));
   const rows = algorithms.map((a) => ({
     cells: [
-      a.name, n(whole(a.connections)), n(a.object === null ? "–" : whole(a.older), a.older ? "warn" : ""), n(mbps(a.delivery_bps)),
+      a.name, n(whole(a.connections)), n(a.object === null ? "–" : whole(a.older), a.older ? "warn" : ""), n(mbps(goodput.get(a.name))),
       n(whole(a.swaps)), a.object === null ? { text: "not loaded by hotcc", kind: "dim" } : long(`${a.object} (${a.profile})`),
       since(a.since_unix_s),
     ],
