@@ -15,7 +15,8 @@
 //! - [`trace`]: what each ACK found, into a file
 //! - [`paths`] and [`rx`]: path changes, and receivers
 //! - [`declared`]: the file that declares what should be loaded, compared with the kernel
-//! - [`exporter`]: Prometheus metrics
+//! - [`live`]: what the live views show
+//! - [`exporter`]: Prometheus metrics, and a page with a live view
 
 pub mod canary;
 pub mod cgroup;
@@ -24,6 +25,7 @@ pub mod doctor;
 pub mod exporter;
 #[doc(hidden)]
 pub mod failpoint;
+pub mod live;
 pub mod object;
 pub mod ops;
 pub mod paths;

@@ -138,5 +138,5 @@ pub fn hold(cc: &str) -> Result<()> {
 
 /// Runs `hotcc exporter`.
 pub fn serve_metrics(listen: SocketAddr) -> Result<()> {
-    Ok(exporter::serve(exporter::Options { listen, max_links: 256 })?)
+    Ok(exporter::serve(exporter::Options { listen, max_links: 256, page: exporter::PageOn::Never })?)
 }

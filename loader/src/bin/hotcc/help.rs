@@ -259,10 +259,15 @@ Examples:
 pub const EXPORTER_HELP: &str = "\
 An unprivileged process, user 65534, serves HTTP. If that process ends, the exporter exits with status 1.
 
+A browser shows a live view at http://127.0.0.1:9717/. It is read-only. It shows the addresses of all connections of this \
+machine to every user and host that reaches the exporter's address; so it is served on loopback addresses only, unless \
+--page says otherwise. Over SSH: ssh -L 9717:127.0.0.1:9717 HOST.
+
 Examples:
   hotcc exporter                               http://127.0.0.1:9717/metrics
   hotcc exporter --listen 0.0.0.0:9717         all addresses of this host
-  hotcc exporter --listen 9800 --max-links 32";
+  hotcc exporter --listen 9800 --max-links 32
+  hotcc exporter --page never                  only metrics";
 
 #[cfg(test)]
 mod tests {
