@@ -5,10 +5,10 @@
  * alone; a rule may override the application's choice. Runs on the root cgroup, after the programs of all cgroups below
  * it. An iterator does the same for open sockets. The loader runs `explain` to ask whether a rule matches a flow.
  */
+#include "move.h"
 #include "policy_canary.h"
 #include "policy_flow.h"
 #include "sock_ops.h"
-#include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -143,6 +143,17 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
+/* Counts of open sockets by outcome. Layout: loader/src/policy/layout.rs. */
+struct policy_moved {
+	u64 moved;
+	u64 same; /* already ran the rule's congestion control */
+	u64 left_alone;
+	u64 unavailable;
+	u64 refused;
+	u64 unmatched; /* no rule matches */
+	struct learned_counts learned;
+};
+
 struct policy_moved moved = {};
 
 /* Makes the kernel call `choose` when the connection ends, too. Linux before 6.12 has no way to do so here. */
@@ -189,7 +200,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 	if (job.only_count)
 		result = core_flag(&tp->inet_conn, icsk_ca_dst_locked);
 	else
-		result = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, rule->cc_name, sizeof(rule->cc_name));
+		result = move_socket(tp, rule->cc_name, &moved.learned);
 	if (result == -ENOENT)
 		moved.unavailable++;
 	else if (result)

@@ -102,16 +102,6 @@ struct policy_job {
 	u32 tick_us; /* the kernel's jiffy */
 };
 
-/* Counts of open sockets by outcome. */
-struct policy_moved {
-	u64 moved;
-	u64 same; /* already ran the rule's congestion control */
-	u64 left_alone;
-	u64 unavailable;
-	u64 refused;
-	u64 unmatched; /* no rule matches */
-};
-
 #define POLICY_CRITERIA 11
 #define POLICY_SIGNALS (POLICY_SIGNAL | POLICY_SIGNAL_ABOVE | POLICY_SIGNAL_BELOW)
 

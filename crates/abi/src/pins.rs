@@ -40,6 +40,8 @@ pub const RX_COUNTERS: &str = "rx_counters";
 pub const POLICY_MARK: &str = "policy_mark";
 /// Name (and pin name) of the socket storage of where a connection stood when a rule took it.
 pub const POLICY_START: &str = "policy_start";
+/// Name (and pin name) of the record of what an algorithm learned about a connection that is being moved.
+pub const LEARNED: &str = "hotcc_learned";
 /// Name (and pin name) of the map of what each rule's connections did.
 pub const POLICY_FIGURES: &str = "policy_figures";
 /// Name (and pin name) of the map with the state of `hotcc canary`.
@@ -89,6 +91,7 @@ pub fn shared(map: &str) -> Option<PathBuf> {
         PEP_FLOW => PEP,
         ARWA_HINT | RX_COUNTERS => RX,
         POLICY_MARK | POLICY_START | POLICY_FIGURES | POLICY_CANARY | POLICY_COHORTS => POLICY,
+        LEARNED => ROOT,
         _ => return None,
     };
     Some(PathBuf::from(directory).join(map))

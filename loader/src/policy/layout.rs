@@ -1,5 +1,6 @@
 //! Structures that the program and this crate share. Layout: bpf/progs/policy.h.
 
+use crate::sockets::learned::Learned;
 use bytemuck::{Pod, Zeroable};
 
 /// Maximum number of names in a cgroup's path that are compared, counted from the root.
@@ -204,6 +205,8 @@ pub struct Moved {
     pub refused: u64,
     /// Sockets that no rule matches.
     pub unmatched: u64,
+    /// Sockets that kept what their former congestion control had learned.
+    pub learned: Learned,
 }
 
 /// Outcomes for sockets that a rule matched. `struct policy_counts`.
