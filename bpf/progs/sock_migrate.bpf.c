@@ -68,7 +68,7 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		job.over_limit++;
 		return 0;
 	}
-	chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, tp, NULL, 0));
+	chooser = policy_chooser(tp, tp);
 	if (job.only_count ? core_flag(&tp->inet_conn, icsk_ca_dst_locked) :
 			     move_socket(tp, job.to_name, &job.learned)) {
 		job.failed++;
@@ -76,7 +76,7 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 	}
 	job.moved++;
 	if (!job.only_count)
-		policy_leave(tp, tp, cc.name, job.tick_us);
+		policy_leave(policy_mark_of(tp), tp, cc.name, job.tick_us);
 	if (!job.only_count && chooser <= POLICY_BY_RULE)
 		policy_put_mark(tp, POLICY_BY_RULE, job.to_name);
 	return 0;
