@@ -86,7 +86,7 @@ Examples:
 
 pub const POLICY_APPLY_HELP: &str = "\
 With --live, sockets that are already open get the congestion control of the first rule that matches. Their window, ssthresh \
-and RTT estimate stay. Sockets that have chosen for themselves are left alone, as with new ones. For an open socket the kernel \
+and RTT estimate stay, and what both algorithms know of the path. Sockets that have chosen for themselves are left alone, as with new ones. For an open socket the kernel \
 does not record who opened the connection, so `uid` also matches accepted connections, by the user of the process that \
 accepted them.
 
@@ -166,7 +166,8 @@ Examples:
   hotcc paths watch --json                     one line per change";
 
 pub const MIGRATE_HELP: &str = "\
-Connections keep their window, ssthresh and RTT estimate; the algorithm's own per-flow state is reset. Listeners that \
+Connections keep their window, ssthresh and RTT estimate. Bandwidth, least RTT and N are handed over if both \
+algorithms have them; the rest of the algorithm's own per-flow state is reset. Listeners that \
 selected FROM themselves move too; listeners that follow the namespace's default stay on it. If FROM and TO are the \
 same, connections on an older version move to the serving one. To undo, migrate in the opposite direction (this also \
 moves connections that ran TO before).
