@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly, helpers too")]
 
 mod common;
-#[path = "common/exporter.rs"]
-mod started;
+#[path = "common/exported.rs"]
+mod exported;
 use common::*;
+use exported::{Process, exporter, scrape, started_by, value};
 use hotcc_abi::radio::{Capacity, IndexKey, PackedSinr, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
@@ -14,26 +15,12 @@ use hotcc_testbed::metrics;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use started::{Process, exporter, started_by};
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-fn scrape(address: SocketAddr) -> String {
-    let body = metrics::open_metrics(address).unwrap();
-    for line in body.lines().filter(|l| l.starts_with("hotcc_scrape_errors_total")) {
-        assert!(line.ends_with(" 0"), "{line}");
-    }
-    body
-}
-
-/// Returns the value of a series, given with its labels as on the page.
-fn value(page: &str, series: &str) -> Option<f64> {
-    page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
-}
 
 fn installed(test: &str, program: &str) -> bool {
     let found = Path::new(program).exists();

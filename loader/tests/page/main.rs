@@ -4,20 +4,20 @@
 mod browser;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/exported.rs"]
+mod exported;
 #[path = "../common/fed.rs"]
 mod fed;
 mod scene;
-#[path = "../common/exporter.rs"]
-mod started;
 use browser::Browser;
 use common::*;
+use exported::{Process, exporter, listening_on};
 use hotcc_testbed::browser::chromium;
 use hotcc_testbed::http::get;
 use hotcc_testbed::kernel::skipped;
 use nix::sys::signal::Signal;
 use scene::{IDLE_PAIRS, Scene};
 use serde_json::Value;
-use started::{Process, exporter, listening_on};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;

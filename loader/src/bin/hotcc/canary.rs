@@ -20,9 +20,17 @@ pub enum Command {
         json: bool,
     },
     /// Give all matching connections the new congestion control now, without waiting for the comparison
-    Promote,
+    Promote {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// End the canary: new connections get the former congestion control
-    Abort,
+    Abort {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(clap::Args)]
@@ -68,8 +76,8 @@ impl Command {
         match self {
             Self::Start(args) => return start(args),
             Self::Status { json } => show::canary::status(&canary::status()?, json)?,
-            Self::Promote => show::canary::promoted(&canary::promote()?),
-            Self::Abort => show::canary::aborted(&canary::abort()?),
+            Self::Promote { json } => show::canary::promoted(&canary::promote()?, json)?,
+            Self::Abort { json } => show::canary::aborted(&canary::abort()?, json)?,
         }
         Ok(ExitCode::SUCCESS)
     }

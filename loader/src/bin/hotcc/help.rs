@@ -187,7 +187,7 @@ Examples:
   hotcc canary start --from cubic --to dtcp --share 5% --match port=443 --for 30m
   hotcc canary status
   hotcc canary promote                         at once, whatever the comparison shows
-  hotcc canary abort";
+  hotcc canary abort --json";
 
 pub const CANARY_START_HELP: &str = "\
 The share expires 30 s after `start` was killed; `start` renews it while it runs. SIGINT and SIGTERM abort the canary. To \

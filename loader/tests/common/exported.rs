@@ -1,7 +1,8 @@
-//! Running exporters.
+//! A running exporter, and what it serves.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use crate::common::hotcc_path;
+use super::common::*;
+use hotcc_testbed::metrics;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
@@ -48,4 +49,17 @@ pub fn listening_on(address: &str, command: &mut Command, options: &[&str]) -> (
     BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim_end().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));
     (process, address.parse().unwrap())
+}
+
+pub fn scrape(address: SocketAddr) -> String {
+    let body = metrics::open_metrics(address).unwrap();
+    for line in body.lines().filter(|l| l.starts_with("hotcc_scrape_errors_total")) {
+        assert!(line.ends_with(" 0"), "{line}");
+    }
+    body
+}
+
+/// Returns the value of a series, given with its labels as on the page.
+pub fn value(page: &str, series: &str) -> Option<f64> {
+    page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
