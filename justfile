@@ -136,9 +136,14 @@ soak *args: build
 package:
     deploy/package.sh
 
-# Install, upgrade and purge the packages: in clean Debians, and in a virtual machine with systemd, as the manual says.
+# Install, upgrade and purge the packages: in clean Debians, and in a virtual machine with systemd, as the manual says; run
+# the image.
 test-package:
-    cargo test --workspace --test package --test installed -- --include-ignored --show-output
+    cargo test --workspace --test package --test installed --test container -- --include-ignored --show-output
+
+# Build the container image localhost/hotcc of the static programs.
+image: package
+    podman build --tag localhost/hotcc --file deploy/container/Containerfile target/x86_64-unknown-linux-musl/release
 
 # Remove everything that was built.
 clean:

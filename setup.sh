@@ -13,6 +13,8 @@ readonly PREFERRED_CLANG=19
 readonly OTHER_CLANGS=(22 21 20 18 17 16 15)
 readonly BPFFS=/sys/fs/bpf
 readonly POLICY=/usr/sbin/policy-rc.d
+# Without these, some tests are skipped.
+readonly OPTIONAL='prometheus|nats-server|dbus|python3-dbusmock|chromium-headless-shell|podman|runc|golang-github-containers-common|kubernetes-client'
 
 check_only=false
 minimal=false
@@ -109,6 +111,8 @@ missing_packages() {
 	have tshark || echo tshark
 	# in another test, a router translates addresses
 	have nft || echo nftables
+	# opens pages in tests; the package is 80 MB, and takes 280 MB without the libraries that it needs
+	have chromium-headless-shell || have chromium || echo chromium-headless-shell
 	# tests of sinr-feeder talk to these
 	have nats-server || echo nats-server
 	have iw || echo iw
@@ -127,6 +131,11 @@ missing_packages() {
 	have rpm || echo rpm
 	have mmdebstrap || echo mmdebstrap
 	have systemd-analyze || echo systemd
+	# to build and run the image, and to read the manifests for Kubernetes
+	have podman || echo podman
+	have runc || echo runc
+	[[ -e /etc/containers/policy.json ]] || echo golang-github-containers-common
+	have kubectl || echo kubernetes-client
 	# fetches recorded traces
 	have curl || echo curl
 	# `just lint` checks shell scripts with it
@@ -177,6 +186,7 @@ other_distribution() {
 		nats-server       nats-server               nats-server
 		dbus-daemon       dbus-daemon               dbus
 		python-dbusmock   python3-dbusmock          python-dbusmock
+		chromium          chromium-headless         chromium
 		QEMU              qemu-system-x86-core      qemu-system-x86
 		musl-gcc          musl-gcc                  musl
 		rpm               rpm                       rpm-tools
@@ -242,7 +252,7 @@ install_packages() {
 	for package in $(missing_packages "$clang"); do
 		if offered "$package"; then
 			wanted+=("$package")
-		elif [[ $package =~ ^(prometheus|nats-server|dbus|python3-dbusmock)$ ]]; then
+		elif [[ $package =~ ^($OPTIONAL)$ ]]; then
 			say note "apt offers no $package; what uses it will be skipped"
 		else
 			die "apt offers no $package"

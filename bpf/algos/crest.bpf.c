@@ -41,6 +41,7 @@
  * rate. ssthresh does not change. ECN marks are not read.
  */
 #include <hotcc/fixed.h>
+#include <hotcc/learned.h>
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
@@ -387,9 +388,8 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	mapped_account_open(sk);
 	f->window = min(max(tp->snd_cwnd, W_MIN / SEGMENT), W_MAX / SEGMENT) * SEGMENT;
-	if (tp->data_segs_out &&
-	    tp->rtt_min.s[0].v != ~0U) /* a connection that is taken over: the kernel has measured its RTT */
-		f->base_us = min(tp->rtt_min.s[0].v, RTT_MAX_US);
+	if (tp->data_segs_out) /* a connection that is taken over */
+		f->base_us = min(learned_base_us(sk), RTT_MAX_US);
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
 	f->round_end = tp->snd_nxt;
@@ -401,6 +401,7 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 
 SEC("struct_ops") void BPF_PROG(crest_release, struct sock *sk)
 {
+	learned_put(sk, 0, flow_state(sk)->base_us);
 	mapped_account_close(sk);
 }
 

@@ -34,6 +34,7 @@
  */
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include <hotcc/path.h>
 #include "rate_ca.h"
 #include <hotcc/round.h>
@@ -151,14 +152,18 @@ SEC("struct_ops") void BPF_PROG(dcm_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
 	ack_rate_restart(tp, &f->acks);
-	base_restart(tp, &f->base_us, &f->base_seen_us);
+	f->bandwidth_q8 = learned_take_bandwidth_q8(sk);
+	base_restart(sk, &f->base_us, &f->base_seen_us);
 	rate_restart(f);
 	f->round_end = tp->snd_nxt;
 }
 
 SEC("struct_ops") void BPF_PROG(dcm_release, struct sock *sk)
 {
-	account_close(sk, &flow_state(sk)->account);
+	struct dcm *f = flow_state(sk);
+
+	learned_put(sk, f->bandwidth_q8, f->base_us);
+	account_close(sk, &f->account);
 }
 
 SEC("struct_ops") void BPF_PROG(dcm_pkts_acked, struct sock *sk, const struct ack_sample *sample)

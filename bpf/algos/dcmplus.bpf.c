@@ -43,6 +43,7 @@
 #include <hotcc/filter.h>
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include "rate_ca.h"
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
@@ -196,14 +197,18 @@ SEC("struct_ops") void BPF_PROG(dcmplus_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
 	sample_restart(tp, f);
-	base_restart(tp, &f->base_us, &f->base_seen_us);
+	f->bandwidth.first_q8 = f->bandwidth.second_q8 = learned_take_bandwidth_q8(sk);
+	base_restart(sk, &f->base_us, &f->base_seen_us);
 	f->rate_q16 = f->inverse_q16 = RATE_CA_ONE_Q16;
 	f->round_end = tp->snd_nxt;
 }
 
 SEC("struct_ops") void BPF_PROG(dcmplus_release, struct sock *sk)
 {
-	account_close(sk, &flow_state(sk)->account);
+	struct dcmplus *f = flow_state(sk);
+
+	learned_put(sk, bandwidth_q8(f), f->base_us);
+	account_close(sk, &f->account);
 }
 
 SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struct ack_sample *sample)

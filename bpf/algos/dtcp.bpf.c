@@ -57,6 +57,7 @@
 #include <hotcc/filter.h>
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include <hotcc/path.h>
 #include <hotcc/radio.h>
 #include <hotcc/stats.h>
@@ -326,21 +327,29 @@ static __always_inline bool loses_much(struct dtcp *f)
 	return loss_permille && f->loss_q16 * 1000ULL > (u64)loss_permille << 16;
 }
 
+/* The largest N. */
+static __always_inline u64 n_limit(const struct tcp_sock *tp)
+{
+	u64 limit = (u64)tp->snd_cwnd << 16;
+
+	if (n_rule != RULE_EQ10_PRINT)
+		limit /= 4;
+	if (n_max)
+		limit = min(limit, (u64)n_max << 16);
+	return min(limit, N_LIMIT_Q16);
+}
+
 static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample, s64 by_least, bool lost)
 {
-	u64 limit = (u64)tcp_sk(sk)->snd_cwnd << 16, n_q16;
+	u64 limit = n_limit(tcp_sk(sk)), n_q16;
 
 	if (n_rule == RULE_EQ10)
 		n_q16 = n_by_room(sk, f, sample, by_least, lost);
 	else
 		n_q16 = n_by_estimate(sk, f, sample);
-	if (n_rule != RULE_EQ10_PRINT)
-		limit /= 4;
-	if (n_max)
-		limit = min(limit, (u64)n_max << 16);
 	if (loses_much(f))
 		limit = min(limit, f->n_q16);
-	f->n_q16 = max(min(n_q16, min(limit, N_LIMIT_Q16)), N_ONE_Q16);
+	f->n_q16 = max(min(n_q16, limit), N_ONE_Q16);
 }
 
 /* HyStart++ (RFC 9406), with the path's least RTT instead of the last round's. */
@@ -434,7 +443,10 @@ SEC("struct_ops") void BPF_PROG(dtcp_init, struct sock *sk)
 	f->initial_window = TCP_INIT_CWND;
 	f->prior_ssthresh = tp->snd_ssthresh;
 	if (tp->data_segs_out) { /* a connection that is taken over keeps its window */
-		base_take_over(tp, &f->base);
+		base_take_over(sk, &f->base);
+		f->bandwidth_q8 = learned_take_bandwidth_q8(sk);
+		f->sample_rate = f->bandwidth_q8 >> 8;
+		f->n_q16 = learned_take_n_q16(sk, N_ONE_Q16, n_limit(tp)) ?: N_ONE_Q16;
 		return;
 	}
 	f->initial_window = min(tp->snd_cwnd, 65535U);
@@ -451,6 +463,8 @@ SEC("struct_ops") void BPF_PROG(dtcp_release, struct sock *sk)
 	/* a socket that only receives may return here: its start must not double each time */
 	if (!tp->data_segs_out && tp->snd_cwnd == start_window(f->initial_window))
 		tp->snd_cwnd = f->initial_window;
+	learned_put(sk, f->bandwidth_q8, f->base.us);
+	learned_put_n(sk, f->n_q16);
 	signal_account(f);
 	account_close(sk, &f->account);
 }

@@ -5,11 +5,11 @@
  */
 #pragma once
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 
 #define BASE_TICK_US 65536 /* of a 16-bit clock, which wraps after 71 minutes */
 #define ROUND_TICK_US 64
 #define ROUND_NONE 65535
-#define RTT_MIN_UNKNOWN (~0U) /* the value of the kernel's filter before the first sample */
 
 struct rtt_base {
 	u32 us FIELD("us", "least RTT of the path, 0: none yet");
@@ -28,14 +28,11 @@ static __always_inline void base_restart(const struct tcp_sock *tp, struct rtt_b
 	b->seen = base_clock(tp);
 }
 
-/* A connection that is taken over: the kernel has measured its RTT. */
-static __always_inline void base_take_over(const struct tcp_sock *tp, struct rtt_base *b)
+/* A connection that is taken over. */
+static __always_inline void base_take_over(struct sock *sk, struct rtt_base *b)
 {
-	u32 least_us = tp->rtt_min.s[0].v;
-
-	base_restart(tp, b);
-	if (least_us != RTT_MIN_UNKNOWN)
-		b->us = least_us;
+	base_restart(tcp_sk(sk), b);
+	b->us = learned_base_us(sk);
 }
 
 static __always_inline void base_sample(struct rtt_base *b, s32 rtt_us)

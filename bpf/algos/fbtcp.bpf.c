@@ -61,6 +61,7 @@
 #include "fbtcp_tables.h"
 #include <hotcc/fixed.h>
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
@@ -312,10 +313,10 @@ SEC("struct_ops") void BPF_PROG(fbtcp_init, struct sock *sk)
 	account_open(sk, &flow->account);
 	flow->round_end = tp->snd_nxt;
 	flow->step_price = tp->snd_cwnd;
-	if (tp->data_segs_out && tp->rtt_min.s[0].v != ~0U) {
-		flow->base_us = tp->rtt_min.s[0].v;
+	if (tp->data_segs_out) /* a connection that is taken over */
+		flow->base_us = learned_base_us(sk);
+	if (flow->base_us)
 		flow->base_time_us = tp->tcp_mstamp;
-	}
 	round_restart(flow);
 	loss_span_restart(tp, flow);
 	dp_restart(tp, flow);
@@ -323,7 +324,10 @@ SEC("struct_ops") void BPF_PROG(fbtcp_init, struct sock *sk)
 
 SEC("struct_ops") void BPF_PROG(fbtcp_release, struct sock *sk)
 {
-	account_close(sk, &flow_state(sk)->account);
+	struct fbtcp *flow = flow_state(sk);
+
+	learned_put(sk, 0, flow->base_us);
+	account_close(sk, &flow->account);
 }
 
 SEC("struct_ops") void BPF_PROG(fbtcp_pkts_acked, struct sock *sk, const struct ack_sample *sample)

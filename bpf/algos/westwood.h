@@ -6,6 +6,7 @@
 #pragma once
 #include <hotcc/filter.h>
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include <hotcc/tags.h>
 
 #ifndef BASE_WINDOW_US
@@ -14,16 +15,11 @@
 TUNABLE(u32, base_window_us, BASE_WINDOW_US, 0, 0, 3600000000, "us",
 	"time RTTmin is kept without being seen, a timeout ends it as well; 0: it is the connection's");
 
-/*
- * For `init`: the RTT that the connection already knows, perhaps under another algorithm. The kernel has ~0 before the
- * first sample.
- */
-static __always_inline void base_restart(const struct tcp_sock *tp, u32 *base_us, u32 *seen_us)
+/* For `init`: the RTT that the connection already knows, perhaps under another algorithm. */
+static __always_inline void base_restart(struct sock *sk, u32 *base_us, u32 *seen_us)
 {
-	u32 least_us = tp->rtt_min.s[0].v;
-
-	*base_us = least_us == ~0U ? 0 : least_us;
-	*seen_us = tp->tcp_mstamp;
+	*base_us = learned_base_us(sk);
+	*seen_us = tcp_sk(sk)->tcp_mstamp;
 }
 
 static __always_inline bool base_aged(u32 now_us, u32 seen_us)

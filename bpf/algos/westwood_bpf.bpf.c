@@ -32,12 +32,14 @@
  *  - The application causes a silence with nothing in flight and nothing lost. It is not a sample: the next one starts
  *    with the first segment after it.
  *  - RTTmin: `default` discards it at a timeout, and if it was not seen for 10 s; otherwise a longer path would keep W
- *    small for ever. The first RTTmin is the kernel's, which also exists in a connection that is taken over.
+ *    small for ever. In a connection that is taken over, the first RTTmin is the former algorithm's, or else the
+ *    kernel's; the first BWE is the former algorithm's, if it has one.
  * ECN: a CE mark counts as three duplicate ACKs. Application-limited times with data in flight lower BWE. Undo: the
  * kernel's, which restores W and ssthresh; BWE remains valid. Times are modulo 2^32 us (71 minutes). tau is the
  * authors'.
  */
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
@@ -66,12 +68,16 @@ SEC("struct_ops") void BPF_PROG(westwood_init, struct sock *sk)
 	__builtin_memset(f, 0, sizeof(*f));
 	account_open(sk, &f->account);
 	ack_rate_restart(tp, &f->acks);
-	base_restart(tp, &f->base_us, &f->base_seen_us);
+	f->bandwidth_q8 = learned_take_bandwidth_q8(sk);
+	base_restart(sk, &f->base_us, &f->base_seen_us);
 }
 
 SEC("struct_ops") void BPF_PROG(westwood_release, struct sock *sk)
 {
-	account_close(sk, &flow_state(sk)->account);
+	struct westwood_bpf *f = flow_state(sk);
+
+	learned_put(sk, f->bandwidth_q8, f->base_us);
+	account_close(sk, &f->account);
 }
 
 SEC("struct_ops") void BPF_PROG(westwood_pkts_acked, struct sock *sk, const struct ack_sample *sample)

@@ -26,14 +26,15 @@
  *    would give two segments.
  *  - After a timeout, W is what the kernel leaves in flight, plus one.
  *  - RTTmin: `default` discards it at a timeout, as Linux's module does, and if it was not seen for 10 s; otherwise a
- *    longer path would keep W small for ever. The first RTTmin is the kernel's, which also exists in a connection that
- *    is taken over.
+ *    longer path would keep W small for ever. In a connection that is taken over, the first RTTmin is the former
+ *    algorithm's, or else the kernel's; the first BWE is the former algorithm's, if it has one.
  *  - An application-limited sample, including one that spans an idle time, may raise BWE but never lower it: it
  *    measures what the application sent. Linux's module counts idle times.
  * ECN: a CE mark counts as three duplicate ACKs, as in Linux's module. Times are modulo 2^32 us (71 minutes).
  */
 #include <hotcc/filter.h>
 #include <hotcc/kernel.h>
+#include <hotcc/learned.h>
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
@@ -72,16 +73,18 @@ SEC("struct_ops") void BPF_PROG(westwoodp_init, struct sock *sk)
 	struct westwoodp *f = flow_state(sk);
 
 	account_open(sk, &f->account);
-	f->bandwidth.first_q8 = 0;
-	f->bandwidth.second_q8 = 0;
+	f->bandwidth.first_q8 = f->bandwidth.second_q8 = learned_take_bandwidth_q8(sk);
 	sample_restart(tp, f);
-	base_restart(tp, &f->base_us, &f->base_seen_us);
+	base_restart(sk, &f->base_us, &f->base_seen_us);
 	f->loss_ssthresh = 0;
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_release, struct sock *sk)
 {
-	account_close(sk, &flow_state(sk)->account);
+	struct westwoodp *f = flow_state(sk);
+
+	learned_put(sk, f->bandwidth.second_q8, f->base_us);
+	account_close(sk, &f->account);
 }
 
 SEC("struct_ops") void BPF_PROG(westwoodp_pkts_acked, struct sock *sk, const struct ack_sample *sample)

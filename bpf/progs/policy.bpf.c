@@ -5,10 +5,10 @@
  * alone; a rule may override the application's choice. Runs on the root cgroup, after the programs of all cgroups below
  * it. An iterator does the same for open sockets. The loader runs `explain` to ask whether a rule matches a flow.
  */
+#include "move.h"
 #include "policy_canary.h"
 #include "policy_flow.h"
 #include "sock_ops.h"
-#include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -68,7 +68,7 @@ static long try_rule(u32 index, struct policy_search *search)
 /* Whether the rule must yield to the choice of `hotcc run` or of the application. */
 static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struct policy_rule *rule)
 {
-	enum policy_chooser chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, sk, NULL, 0));
+	enum policy_chooser chooser = policy_chooser(tp, sk);
 
 	return chooser == POLICY_BY_RUN || (chooser == POLICY_BY_APPLICATION && !rule->overrides);
 }
@@ -76,11 +76,17 @@ static __always_inline bool is_chosen(struct tcp_sock *tp, void *sk, const struc
 /* The connection ends. */
 static __always_inline void ends(struct bpf_sock *sk)
 {
+	struct policy_mark *mark = policy_mark_of(sk);
+	char ran[POLICY_MARK_NAME] = {};
 	struct policy_ended ended = {};
-	struct socket_cc cc = {};
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct tcp_sock *tp;
 
-	if (tp && read_socket_cc(tp, &cc) && policy_end(sk, tp, cc.name, job.tick_us, &ended))
+	if (!mark || !mark->rule)
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !policy_cc_name(tp, ran))
+		return;
+	if (policy_end(mark, tp, ran, job.tick_us, &ended))
 		policy_canary_record(&ended);
 }
 
@@ -89,6 +95,7 @@ static __always_inline void begins(struct bpf_sock_ops *ctx, struct bpf_sock *sk
 {
 	struct policy_search search = {};
 	struct policy_counts *counts;
+	struct policy_mark *mark;
 	struct policy_rule *rule;
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	long result;
@@ -112,13 +119,15 @@ static __always_inline void begins(struct bpf_sock_ops *ctx, struct bpf_sock *sk
 		__sync_fetch_and_add(result == -ENOENT ? &counts->unavailable : &counts->refused, 1);
 		return;
 	}
-	policy_put_mark(sk, POLICY_BY_RULE, rule->cc_name);
+	mark = policy_put_mark(sk, POLICY_BY_RULE, rule->cc_name);
 	if (ctx->op == BPF_SOCK_OPS_TCP_LISTEN_CB) {
 		__sync_fetch_and_add(&counts->listeners, 1);
 		return;
 	}
 	__sync_fetch_and_add(&counts->connections, 1);
-	policy_begin(sk, tp, rule->id, rule->cc_name);
+	if (!mark)
+		return;
+	policy_begin(mark, tp, rule->id);
 	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
@@ -143,6 +152,17 @@ SEC("sockops") int choose(struct bpf_sock_ops *ctx)
 	return 1;
 }
 
+/* Counts of open sockets by outcome. Layout: loader/src/policy/layout.rs. */
+struct policy_moved {
+	u64 moved;
+	u64 same; /* already ran the rule's congestion control */
+	u64 left_alone;
+	u64 unavailable;
+	u64 refused;
+	u64 unmatched; /* no rule matches */
+	struct learned_counts learned;
+};
+
 struct policy_moved moved = {};
 
 /* Makes the kernel call `choose` when the connection ends, too. Linux before 6.12 has no way to do so here. */
@@ -161,6 +181,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct policy_search search = {};
+	struct policy_mark *mark;
 	struct policy_rule *rule;
 	struct socket_cc cc = {};
 	struct tcp_sock *tp;
@@ -189,7 +210,7 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 	if (job.only_count)
 		result = core_flag(&tp->inet_conn, icsk_ca_dst_locked);
 	else
-		result = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, rule->cc_name, sizeof(rule->cc_name));
+		result = move_socket(tp, rule->cc_name, &moved.learned);
 	if (result == -ENOENT)
 		moved.unavailable++;
 	else if (result)
@@ -198,10 +219,10 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 		moved.moved++;
 	if (result || job.only_count)
 		return 0;
-	policy_leave(tp, tp, cc.name, job.tick_us);
-	policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
-	if (skc->skc_state != TCP_LISTEN && ask_for_the_end(tp))
-		policy_begin(tp, tp, rule->id, rule->cc_name);
+	policy_leave(policy_mark_of(tp), tp, cc.name, job.tick_us);
+	mark = policy_put_mark(tp, POLICY_BY_RULE, rule->cc_name);
+	if (mark && skc->skc_state != TCP_LISTEN && ask_for_the_end(tp))
+		policy_begin(mark, tp, rule->id);
 	return 0;
 }
 

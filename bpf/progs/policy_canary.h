@@ -9,7 +9,8 @@
 
 enum policy_canary_state {
 	POLICY_CANARY_NONE = 0,
-	POLICY_CANARY_RUNNING = 1, /* until it expires */
+	POLICY_CANARY_RUNNING = 1,  /* until it expires */
+	POLICY_CANARY_PROMOTED = 2, /* until it expires, all flows are the canary's; by then, one rule replaces both */
 };
 
 /* Written by hotcc. */
@@ -34,7 +35,7 @@ struct {
 
 struct policy_cohorts {
 	u64 ended[POLICY_COHORTS]; /* connections */
-	u64 dropped;		   /* records for which the ring had no room */
+	u64 dropped;		   /* of these, the ring had no room for the record */
 };
 
 struct {
@@ -54,13 +55,12 @@ struct {
 /* A ring buffer's definition names no type: this constant puts the type into the object's BTF. */
 const struct policy_ended *const policy_ended_layout = NULL;
 
+/* Returns NULL if it has expired. */
 static __always_inline const struct policy_canary *policy_canary_now(void)
 {
 	const struct policy_canary *canary = bpf_map_lookup_elem(&policy_canary, &(u32){ 0 });
 
-	if (!canary || canary->state != POLICY_CANARY_RUNNING || bpf_ktime_get_ns() >= canary->expires_ns)
-		return NULL;
-	return canary;
+	return canary && bpf_ktime_get_ns() < canary->expires_ns ? canary : NULL;
 }
 
 /* Whether the canary whose rule this is takes the flow, which meets the rule's conditions. */
@@ -68,7 +68,11 @@ static __always_inline bool policy_canary_takes(const struct policy_rule *rule, 
 {
 	const struct policy_canary *canary = policy_canary_now();
 
-	return canary && canary->rules[POLICY_CANARY] == rule->id && flow->known & POLICY_KNOWS_PEER &&
+	if (!canary || canary->rules[POLICY_CANARY] != rule->id)
+		return false;
+	if (canary->state == POLICY_CANARY_PROMOTED)
+		return true;
+	return canary->state == POLICY_CANARY_RUNNING && flow->known & POLICY_KNOWS_PEER &&
 	       policy_hash(flow, rule->seed) < canary->share;
 }
 
@@ -77,15 +81,15 @@ static __always_inline void policy_canary_record(const struct policy_ended *ende
 {
 	const struct policy_canary *canary = policy_canary_now();
 	struct policy_cohorts *cohorts = bpf_map_lookup_elem(&policy_cohorts, &(u32){ 0 });
+	u32 cohort = POLICY_CONTROL;
 
-	if (!canary || !cohorts)
+	if (!canary || canary->state != POLICY_CANARY_RUNNING || !cohorts)
 		return;
 	if (ended->rule == canary->rules[POLICY_CANARY])
-		__sync_fetch_and_add(&cohorts->ended[POLICY_CANARY], 1);
-	else if (ended->rule == canary->rules[POLICY_CONTROL])
-		__sync_fetch_and_add(&cohorts->ended[POLICY_CONTROL], 1);
-	else
+		cohort = POLICY_CANARY;
+	else if (ended->rule != canary->rules[POLICY_CONTROL])
 		return;
+	__sync_fetch_and_add(&cohorts->ended[cohort], 1);
 	if (bpf_ringbuf_output(&policy_records, ended, sizeof(*ended), BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&cohorts->dropped, 1);
 }

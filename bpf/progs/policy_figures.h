@@ -41,26 +41,6 @@ struct {
 	__type(value, struct policy_figures);
 } policy_figures SEC(".maps");
 
-/* Where a connection stood when its rule took it. */
-struct policy_start {
-	u64 rule;
-	u64 time_ns;
-	u64 acked_bytes;
-	u32 segments;
-	u32 retransmits;
-	u32 timeouts;
-	u32 busy_ticks;
-	char cc_name[POLICY_MARK_NAME];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(pinning, 1);
-	__type(key, int);
-	__type(value, struct policy_start);
-} policy_start SEC(".maps");
-
 #define POLICY_NO_VALUE ((u64)-1)
 
 /* What a connection did under its rule. */
@@ -106,22 +86,16 @@ static __always_inline u32 timeouts(const struct tcp_sock *tp)
 	return core_field_exists(struct tcp_sock___figures, total_rto) ? more->total_rto : 0;
 }
 
-/* Starts counting the connection for the rule. */
-static __always_inline void policy_begin(void *sk, const struct tcp_sock *tp, u64 rule,
-					 const char cc_name[POLICY_MARK_NAME])
+/* Starts counting the connection for the rule that the mark is from. */
+static __always_inline void policy_begin(struct policy_mark *mark, const struct tcp_sock *tp, u64 rule)
 {
-	struct policy_start *start = bpf_sk_storage_get(&policy_start, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-
-	if (!start)
-		return;
-	start->rule = rule;
-	start->time_ns = bpf_ktime_get_ns();
-	start->acked_bytes = tp->bytes_acked;
-	start->segments = tp->data_segs_out;
-	start->retransmits = tp->total_retrans;
-	start->timeouts = timeouts(tp);
-	start->busy_ticks = busy_ticks(tp);
-	policy_copy_name(start->cc_name, cc_name);
+	mark->rule = rule;
+	mark->time_ns = bpf_ktime_get_ns();
+	mark->acked_bytes = tp->bytes_acked;
+	mark->segments = tp->data_segs_out;
+	mark->retransmits = tp->total_retrans;
+	mark->timeouts = timeouts(tp);
+	mark->busy_ticks = busy_ticks(tp);
 }
 
 static __always_inline u32 figure_bucket(u64 value)
@@ -132,11 +106,18 @@ static __always_inline u32 figure_bucket(u64 value)
 	return v < 16 ? v : (exponent - 3) * 16 + (v >> (exponent - 4) & 15);
 }
 
+/* Most connections have neither retransmissions nor timeouts; an atomic addition would cost the same for them. */
+static __always_inline void add_if_any(u64 *sum, u64 value)
+{
+	if (value)
+		__sync_fetch_and_add(sum, value);
+}
+
 static __always_inline void add_figure(struct policy_figures *figures, enum policy_figure which, u64 value)
 {
 	if (value == POLICY_NO_VALUE)
 		return;
-	__sync_fetch_and_add(&figures->sums[which], value);
+	add_if_any(&figures->sums[which], value);
 	__sync_fetch_and_add(&figures->buckets[which][figure_bucket(value) & (FIGURE_BUCKETS - 1)], 1);
 }
 
@@ -145,10 +126,9 @@ static __always_inline void add_figure(struct policy_figures *figures, enum poli
  * `ran` until now. If that is not the rule's congestion control, the application has changed it, and the connection
  * does not count: its figures are those of both. Returns whether it counts.
  */
-static __always_inline bool policy_end(void *sk, const struct tcp_sock *tp, const char ran[POLICY_MARK_NAME],
-				       u32 tick_us, struct policy_ended *ended)
+static __always_inline bool policy_end(struct policy_mark *start, const struct tcp_sock *tp,
+				       const char ran[POLICY_MARK_NAME], u32 tick_us, struct policy_ended *ended)
 {
-	struct policy_start *start = bpf_sk_storage_get(&policy_start, sk, NULL, 0);
 	u64 busy_us, delivery_us = tp->rate_interval_us;
 	struct policy_figures *figures;
 
@@ -174,8 +154,8 @@ static __always_inline bool policy_end(void *sk, const struct tcp_sock *tp, cons
 	__sync_fetch_and_add(&figures->connections, 1);
 	__sync_fetch_and_add(&figures->acked_bytes, ended->acked_bytes);
 	__sync_fetch_and_add(&figures->segments, ended->segments);
-	__sync_fetch_and_add(&figures->retransmits, ended->retransmits);
-	__sync_fetch_and_add(&figures->timeouts, ended->timeouts);
+	add_if_any(&figures->retransmits, ended->retransmits);
+	add_if_any(&figures->timeouts, ended->timeouts);
 	add_figure(figures, FIGURE_RTT_US, ended->rtt_us);
 	add_figure(figures, FIGURE_MIN_RTT_US, ended->min_rtt_us);
 	add_figure(figures, FIGURE_GOODPUT_KBPS, ended->goodput_kbps);
@@ -187,10 +167,10 @@ static __always_inline bool policy_end(void *sk, const struct tcp_sock *tp, cons
 }
 
 /* Counts a connection that leaves its rule before it ends. */
-static __always_inline void policy_leave(void *sk, const struct tcp_sock *tp, const char ran[POLICY_MARK_NAME],
-					 u32 tick_us)
+static __always_inline void policy_leave(struct policy_mark *mark, const struct tcp_sock *tp,
+					 const char ran[POLICY_MARK_NAME], u32 tick_us)
 {
 	struct policy_ended ended = {};
 
-	policy_end(sk, tp, ran, tick_us, &ended);
+	policy_end(mark, tp, ran, tick_us, &ended);
 }

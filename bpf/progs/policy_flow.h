@@ -90,7 +90,7 @@ static __always_inline void read_interface(const struct sock___policy *sk, struc
 		bpf_probe_read_kernel_str(flow->interface, sizeof(flow->interface), &device->name);
 }
 
-/* Reads the properties that the criteria in `wants` need, and all that are cheap to read. */
+/* Reads the properties that the criteria in `wants` need. Addresses and ports are always read. */
 static __always_inline void read_flow(struct tcp_sock *tp, bool has_user, u32 wants, struct policy_flow *flow)
 {
 	struct sock *sk = (struct sock *)tp;
@@ -112,14 +112,16 @@ static __always_inline void read_flow(struct tcp_sock *tp, bool has_user, u32 wa
 	port = skc->skc_dport;
 	flow->remote_port = port << 8 | port >> 8;
 	flow->local_port = skc->skc_num;
-	flow->netns = skc->skc_net.net->ns.inum;
+	if (wants & POLICY_NETNS)
+		flow->netns = skc->skc_net.net->ns.inum;
 	if (skc->skc_state != TCP_LISTEN)
 		flow->known |= POLICY_KNOWS_PEER;
 	if (has_user) {
 		flow->known |= POLICY_KNOWS_UID;
 		flow->uid = more->sk_uid.val;
 	}
-	read_interface(more, flow);
+	if (wants & POLICY_INTERFACE)
+		read_interface(more, flow);
 	if (wants & POLICY_CGROUP)
 		read_cgroup(more, flow);
 	if (wants & POLICY_SIGNALS && flow->known & POLICY_KNOWS_PEER &&

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Marks on sockets whose congestion control hotcc chose. For policy, sock_migrate and cgroup_cc.
+ * Marks on sockets whose congestion control hotcc chose. For policy, sock_migrate and cgroup_cc. A connection's socket
+ * storage costs an allocation for each map, so the mark also has room for what policy_figures.h needs.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -17,11 +18,20 @@ enum policy_chooser {
 
 /*
  * The kernel's flag only shows that a socket's congestion control was chosen; the mark names the party. It is valid
- * while the socket runs that congestion control.
+ * while the socket runs that congestion control. A listener passes it to the connections that it accepts.
  */
 struct policy_mark {
-	u32 by;
 	char cc_name[POLICY_MARK_NAME];
+	u32 by;
+	/* where the connection stood when its rule took it; without a rule, the rest has no meaning */
+	u32 busy_ticks;
+	u64 rule; /* policy_rule.id; 0: the connection counts for none */
+	u64 time_ns;
+	u64 acked_bytes;
+	u32 segments;
+	u32 retransmits;
+	u32 timeouts;
+	u32 pad;
 };
 
 struct {
@@ -30,7 +40,7 @@ struct {
 	__uint(pinning, 1);
 	__type(key, int);
 	__type(value, struct policy_mark);
-} policy_mark SEC(".maps");
+} policy_socket SEC(".maps");
 
 static __always_inline bool policy_same_name(const char a[POLICY_MARK_NAME], const char b[POLICY_MARK_NAME])
 {
@@ -43,34 +53,44 @@ static __always_inline bool policy_same_name(const char a[POLICY_MARK_NAME], con
 	return true;
 }
 
-static __always_inline void policy_copy_name(char to[POLICY_MARK_NAME], const char from[POLICY_MARK_NAME])
+/* NULL: the socket has no mark. */
+static __always_inline struct policy_mark *policy_mark_of(void *sk)
 {
-	for (int i = 0; i < POLICY_MARK_NAME; i++)
-		to[i] = from[i];
+	return bpf_sk_storage_get(&policy_socket, sk, NULL, 0);
 }
 
-/* Records that `by` gave the socket this congestion control. */
-static __always_inline void policy_put_mark(void *sk, u32 by, const char cc_name[POLICY_MARK_NAME])
+/* Records that `by` gave the socket this congestion control. The connection counts for no rule. */
+static __always_inline struct policy_mark *policy_put_mark(void *sk, u32 by, const char cc_name[POLICY_MARK_NAME])
 {
-	struct policy_mark *mark = bpf_sk_storage_get(&policy_mark, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	struct policy_mark *mark = bpf_sk_storage_get(&policy_socket, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 
 	if (!mark)
-		return;
+		return NULL;
 	mark->by = by;
-	policy_copy_name(mark->cc_name, cc_name);
+	mark->rule = 0;
+	for (int i = 0; i < POLICY_MARK_NAME; i++)
+		mark->cc_name[i] = cc_name[i];
+	return mark;
 }
 
-static __always_inline enum policy_chooser policy_chooser(const struct tcp_sock *tp, const struct policy_mark *mark)
+/* Reads the name of the congestion control that the socket runs. */
+static __always_inline bool policy_cc_name(const struct tcp_sock *tp, char name[POLICY_MARK_NAME])
 {
 	const struct tcp_congestion_ops *ops = tp->inet_conn.icsk_ca_ops;
+
+	return ops && !bpf_probe_read_kernel(name, POLICY_MARK_NAME, &ops->name);
+}
+
+/* `sk` is the same socket, as the program got it. */
+static __always_inline enum policy_chooser policy_chooser(const struct tcp_sock *tp, void *sk)
+{
+	const struct policy_mark *mark;
 	char name[POLICY_MARK_NAME] = {};
 
 	if (!core_flag(&tp->inet_conn, icsk_ca_setsockopt))
 		return POLICY_BY_NOBODY;
-	if (mark && ops) {
-		bpf_probe_read_kernel(name, sizeof(name), &ops->name);
-		if (policy_same_name(name, mark->cc_name))
-			return mark->by;
-	}
+	mark = policy_mark_of(sk);
+	if (mark && policy_cc_name(tp, name) && policy_same_name(name, mark->cc_name))
+		return mark->by;
 	return POLICY_BY_APPLICATION;
 }

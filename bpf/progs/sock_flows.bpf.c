@@ -5,6 +5,7 @@
  */
 #define PEP_PINNING 0 /* the loader uses the pinned map, if there is one */
 #include "abi/pep.h"
+#include "endpoints.h"
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
@@ -18,10 +19,7 @@ struct list_job job SEC(".data") = {};
 
 /* Layout: loader/src/sockets/flows.rs. */
 struct flow_record {
-	u8 local[16]; /* IPv4 as ::ffff:a.b.c.d */
-	u8 peer[16];
-	u16 local_port; /* host order */
-	u16 peer_port;
+	struct endpoints ends;
 	u8 tcp_state;
 	u8 ca_state;
 	u16 pad;
@@ -42,16 +40,6 @@ struct flow_record {
 
 static struct flow_record record;
 
-static __always_inline void put_address(u8 *to, const struct in6_addr *v6, u32 v4, bool is_v6)
-{
-	u32 *words = (u32 *)to;
-
-	words[0] = is_v6 ? v6->in6_u.u6_addr32[0] : 0;
-	words[1] = is_v6 ? v6->in6_u.u6_addr32[1] : 0;
-	words[2] = is_v6 ? v6->in6_u.u6_addr32[2] : 0xffff0000; /* ::ffff:0:0/96, network order */
-	words[3] = is_v6 ? v6->in6_u.u6_addr32[3] : v4;
-}
-
 static __always_inline void put_pep(struct sock *sk)
 {
 	struct pep_flow_v1 *pep = pep_is_possible(sk) ? pep_of(sk) : NULL;
@@ -70,20 +58,13 @@ SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct tcp_sock *tp;
-	bool is_v6;
-	u16 port;
 
 	if (!skc || skc->skc_state == TCP_LISTEN)
 		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
 	if (!tp || !read_socket_cc(tp, &record.cc) || (job.cc_name[0] && !same_name(record.cc.name, job.cc_name)))
 		return 0;
-	is_v6 = skc->skc_family == AF_INET6;
-	put_address(record.local, &skc->skc_v6_rcv_saddr, skc->skc_rcv_saddr, is_v6);
-	put_address(record.peer, &skc->skc_v6_daddr, skc->skc_daddr, is_v6);
-	port = skc->skc_dport;
-	record.local_port = skc->skc_num;
-	record.peer_port = port << 8 | port >> 8;
+	read_endpoints(skc, &record.ends);
 	record.tcp_state = skc->skc_state;
 	record.ca_state = core_bitfield(&tp->inet_conn, icsk_ca_state);
 	record.snd_cwnd = tp->snd_cwnd;

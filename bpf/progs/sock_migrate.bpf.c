@@ -4,11 +4,11 @@
  * version that now serves `to_name`; or only counts them. If a socket's congestion control is set to the same name
  * again, the kernel gives the socket the new version. Only sockets that the rule matches are moved; a rule without
  * criteria matches all of them. Window, ssthresh and RTT estimate are kept; the algorithm's own state is initialised
- * again.
+ * again, from what the former one learned (hotcc/learned.h).
  */
+#include "move.h"
 #include "policy_figures.h"
 #include "policy_flow.h"
-#include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -22,6 +22,7 @@ struct migrate_job {
 	u64 moved;
 	u64 failed;
 	u64 over_limit;
+	struct learned_counts learned;
 	u64 tick_us;			/* the kernel's jiffy */
 	u64 unmatched[POLICY_CRITERIA]; /* by the first criterion that a socket did not meet */
 	struct policy_rule rule;
@@ -67,15 +68,15 @@ SEC("iter/tcp") int migrate_flows(struct bpf_iter__tcp *ctx)
 		job.over_limit++;
 		return 0;
 	}
-	chooser = policy_chooser(tp, bpf_sk_storage_get(&policy_mark, tp, NULL, 0));
-	if (job.only_count ? core_bitfield(&tp->inet_conn, icsk_ca_dst_locked) :
-			     bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, job.to_name, sizeof(job.to_name))) {
+	chooser = policy_chooser(tp, tp);
+	if (job.only_count ? core_flag(&tp->inet_conn, icsk_ca_dst_locked) :
+			     move_socket(tp, job.to_name, &job.learned)) {
 		job.failed++;
 		return 0;
 	}
 	job.moved++;
 	if (!job.only_count)
-		policy_leave(tp, tp, cc.name, job.tick_us);
+		policy_leave(policy_mark_of(tp), tp, cc.name, job.tick_us);
 	if (!job.only_count && chooser <= POLICY_BY_RULE)
 		policy_put_mark(tp, POLICY_BY_RULE, job.to_name);
 	return 0;

@@ -12,9 +12,11 @@
 //! - [`policy`]: rules that choose a congestion control for a socket
 //! - [`canary`]: a share of the connections under another congestion control, promoted or rolled back by comparison
 //! - [`ops`]: load, swap, unload, set, migrate, run
+//! - [`trace`]: what each ACK found, into a file
 //! - [`paths`] and [`rx`]: path changes, and receivers
 //! - [`declared`]: the file that declares what should be loaded, compared with the kernel
-//! - [`exporter`]: Prometheus metrics
+//! - [`live`]: what the live views show
+//! - [`exporter`]: Prometheus metrics, and a page with a live view
 
 pub mod canary;
 pub mod cgroup;
@@ -23,6 +25,7 @@ pub mod doctor;
 pub mod exporter;
 #[doc(hidden)]
 pub mod failpoint;
+pub mod live;
 pub mod object;
 pub mod ops;
 pub mod paths;
@@ -34,4 +37,5 @@ pub mod sockets;
 pub mod status;
 pub mod sys;
 pub mod sysctl;
+pub mod trace;
 pub mod tunables;

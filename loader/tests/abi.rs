@@ -4,6 +4,7 @@
 use hotcc::policy::figures::FiguresEntry;
 use hotcc::policy::layout;
 use hotcc::sockets::count::{CountedGroup, GroupCounts};
+use hotcc::sockets::learned::Learned;
 use hotcc_abi::{border, hint, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
@@ -321,7 +322,19 @@ fn policy() {
     );
     same_layout!(&btf, "policy_cohorts", layout::CohortsEntry, ended, dropped);
     same_layout!(&btf, "policy_canary", layout::CanaryEntry, rules, expires_ns, share, state, step, steps, from, to,);
-    same_layout!(&btf, "policy_moved", layout::Moved, moved, same, left_alone, unavailable, refused, unmatched);
+    same_layout!(
+        &btf,
+        "policy_moved",
+        layout::Moved,
+        moved,
+        same,
+        left_alone,
+        unavailable,
+        refused,
+        unmatched,
+        learned
+    );
+    same_layout!(&btf, "learned_counts", Learned, bandwidth, base_rtt, n);
 }
 
 /// Constants that C and Rust must share, as the C headers define them.

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly, helpers too")]
 
 mod common;
+#[path = "common/exported.rs"]
+mod exported;
 use common::*;
+use exported::{Process, exporter, scrape, started_by, value};
 use hotcc_abi::radio::{Capacity, IndexKey, PackedSinr, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
@@ -13,61 +16,11 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
-
-/// A process that is killed when the value is dropped.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        Self(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
-    }
-
-    fn stop(mut self, signal: Signal) -> ExitStatus {
-        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
-        self.0.wait().unwrap()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // fails if it has already ended
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts `hotcc exporter` on a free port.
-fn exporter(options: &[&str]) -> (Process, SocketAddr) {
-    started_by(&mut Command::new(hotcc_path()), options)
-}
-
-/// Starts the exporter with `command`, which runs `hotcc`.
-fn started_by(command: &mut Command, options: &[&str]) -> (Process, SocketAddr) {
-    command.args(["exporter", "--listen", "127.0.0.1:0"]).args(options).stdout(Stdio::piped());
-    let mut process = Process::start(command);
-    let mut line = String::new();
-    BufReader::new(process.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim_end().strip_prefix("listening on http://").unwrap_or_else(|| panic!("it said {line:?}"));
-    (process, address.parse().unwrap())
-}
-
-fn scrape(address: SocketAddr) -> String {
-    let body = metrics::open_metrics(address).unwrap();
-    for line in body.lines().filter(|l| l.starts_with("hotcc_scrape_errors_total")) {
-        assert!(line.ends_with(" 0"), "{line}");
-    }
-    body
-}
-
-/// Returns the value of a series, given with its labels as on the page.
-fn value(page: &str, series: &str) -> Option<f64> {
-    page.lines().find_map(|l| l.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
-}
 
 fn installed(test: &str, program: &str) -> bool {
     let found = Path::new(program).exists();

@@ -4,6 +4,7 @@
 //! console.
 
 use anyhow::{Context, Result, bail};
+mod canaries;
 mod matrix;
 
 use hotcc_lab_guest::stage::Stage;
@@ -109,6 +110,12 @@ fn obey_job(line: &mut File) -> Result<()> {
             out.flush().context("cannot write results")?;
         }
         Job::Commands(commands) => commands.iter().try_for_each(|command| obey(command, line))?,
+        Job::Canaries { setup, canaries } => {
+            setup.iter().try_for_each(|command| obey(command, line))?;
+            for canary in &canaries {
+                say(line, &Message::Output(canaries::run(canary)?))?;
+            }
+        }
         Job::Cost(job) => meter::measure(&job, &mut |message| say(line, &message))?,
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {

@@ -6,7 +6,7 @@ use hotcc_lab_proto::job::{POLICY_ROW, Row, Step, Subject};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::process::{Command, Stdio};
@@ -50,7 +50,7 @@ pub fn row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
     Row { algorithm: cc.to_owned(), steps }
 }
 
-/// Applies a policy rule, carries traffic under it, reads its figures, moves an open connection by another rule, runs a
+/// Applies a policy rule, carries traffic under it, reads its figures, traces its ACKs, moves an open connection by another rule, runs a
 /// canary until its time limit, and removes the rules.
 pub fn policy_row(bytes: u64) -> Row {
     let mut steps = Vec::new();
@@ -74,6 +74,18 @@ pub fn policy_row(bytes: u64) -> Row {
             let rules: serde_json::Value = serde_json::from_str(&figures)?;
             let rule = &rules["rules"][0];
             ensure!(rule["connections"] == 2 && rule["acked_bytes"].as_u64() >= Some(bytes), "{rule}");
+            Ok(())
+        })
+        && step("trace", &mut || {
+            let arguments = ["trace", "--out", "-", "--cc", "dtcp", "--for", "1s"];
+            let trace =
+                Command::new("/bin/hotcc").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            let mut trace = trace.context("cannot trace")?;
+            let said = trace.stderr.as_mut().context("no stderr")?;
+            ensure!(BufReader::new(said).lines().next().is_some_and(|line| line.is_ok()), "the trace did not begin");
+            Connection::new(None)?.send(bytes)?;
+            let rows = String::from_utf8(trace.wait_with_output()?.stdout)?;
+            ensure!(rows.lines().skip(1).any(|row| row.contains(",dtcp,open,")), "no ACK was recorded: {rows}");
             Ok(())
         })
         && step("a rule for open connections", &mut || {

@@ -23,6 +23,9 @@ pub const JOB_FILE: &str = "opt/org.hotcc/job";
 /// Name of the virtio port that takes a run's results.
 pub const RESULTS_PORT: &str = "results";
 
+/// Address of the server of the downloads of [`Job::Canaries`], which clients reach through the loopback device.
+pub const CANARY_SERVER: &str = "127.0.0.2";
+
 /// Name of the row of [`Job::Matrix`] that is about policy rules.
 pub const POLICY_ROW: &str = "policy";
 
@@ -41,6 +44,13 @@ pub enum Job {
     Scenario(Box<Plan>),
     /// Commands to run one after the other.
     Commands(Vec<Command>),
+    /// Canaries, one after the other, each beside downloads.
+    Canaries {
+        /// Commands that precede them.
+        setup: Vec<Command>,
+        /// The canaries.
+        canaries: Vec<Canary>,
+    },
     /// One plan to run under each algorithm, to count what the algorithm costs.
     Cost(Box<CostJob>),
 }
@@ -54,6 +64,17 @@ pub struct Command {
     pub until: Option<String>,
     /// Whether the command keeps running while the next ones run.
     pub stays: bool,
+}
+
+/// A canary to run beside downloads.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Canary {
+    /// `hotcc canary start` with its arguments.
+    pub words: Vec<String>,
+    /// Port of the downloads' server, whose address is [`CANARY_SERVER`].
+    pub port: u16,
+    /// Seed of the downloads' sizes.
+    pub seed: u64,
 }
 
 /// An object under test.
@@ -80,7 +101,7 @@ pub enum Message {
     Progress(String),
     /// One algorithm's row of the matrix.
     Row(Row),
-    /// What a command of [`Job::Commands`] wrote to stdout.
+    /// What a command of [`Job::Commands`] or [`Job::Canaries`] wrote to stdout.
     Output(String),
     /// A result of [`Job::Cost`].
     Counted(Counted),

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Fills the image of a guest that finds its job when it boots. Modules that are built into the kernel are left out.
 pub fn build_initramfs(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
     add_programs(image)?;
-    if matches!(job, Job::Matrix { .. }) {
+    if matches!(job, Job::Matrix { .. } | Job::Canaries { .. }) {
         image.program("/bin/hotcc", &companion_binary("hotcc")?)?;
     }
     image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);

@@ -5,6 +5,7 @@
 
 pub mod algorithms;
 pub mod analyse;
+pub mod canaries;
 pub mod changes;
 pub mod cost;
 mod directory;

@@ -7,6 +7,7 @@ mod ack_cost;
 mod apply;
 mod awake;
 mod border;
+mod migrate;
 pub mod options;
 mod pep_ingest;
 mod policy;
@@ -25,6 +26,7 @@ use hotcc_testbed::netlab;
 use options::Options;
 use report::{Finding, Machine, Report};
 
+pub use migrate::receive;
 pub use sandbox::enter as enter_sandbox;
 pub use scrape::{hold, serve_metrics};
 
@@ -39,7 +41,7 @@ pub struct Measure {
 }
 
 /// All measures, in the order in which they run.
-pub const MEASURES: [Measure; 10] = [
+pub const MEASURES: [Measure; 11] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
@@ -62,6 +64,11 @@ pub const MEASURES: [Measure; 10] = [
         run: swap::run,
     },
     Measure { name: apply::NAME, about: "time of an apply that changes nothing", run: apply::run },
+    Measure {
+        name: migrate::NAME,
+        about: "duration of moving 10,000 open connections, relative to a walk that moves none",
+        run: migrate::run,
+    },
     Measure { name: policy::NAME, about: "cost of policy rules per connection and per packet", run: policy::run },
     Measure {
         name: border::NAME,

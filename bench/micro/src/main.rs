@@ -39,13 +39,16 @@ Exit status:
   4    permission denied
   130  interrupted";
 
-/// Roles in which the scrape measure starts this program.
+/// Roles in which the measures start this program.
 #[derive(Subcommand)]
 #[command(disable_help_subcommand = true)]
 enum Role {
     /// Open connections with this congestion control, and keep them
     #[command(hide = true)]
     Holder { cc: String },
+    /// Receive on so many connections, and check what arrives
+    #[command(hide = true)]
+    Receiver { connections: usize },
     /// The exporter that `hotcc exporter` is
     #[command(hide = true)]
     Exporter { listen: SocketAddr },
@@ -70,6 +73,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 fn run(cli: &Cli) -> anyhow::Result<bool> {
     match &cli.role {
         Some(Role::Holder { cc }) => hotcc_micro::hold(cc).map(|()| true),
+        Some(Role::Receiver { connections }) => hotcc_micro::receive(*connections).map(|()| true),
         Some(Role::Exporter { listen }) => hotcc_micro::serve_metrics(*listen).map(|()| true),
         None => measure(cli),
     }

@@ -6,10 +6,11 @@
 use super::awake::Awake;
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
-use super::run_time::run_times;
+use super::run_time::run_times_of;
 use anyhow::{Context, Result, ensure};
 use hotcc::cgroup::cgroup2_root;
 use hotcc::declared;
+use hotcc_abi::pins;
 use hotcc_testbed::netlab::{Lab, Namespace, check, stem};
 use hotcc_testbed::statistics::median;
 use libbpf_rs::{Link, Object, ObjectBuilder};
@@ -17,11 +18,11 @@ use std::fs;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 
 /// Name of the measure for `--only`.
 pub const NAME: &str = "policy";
 const PREFIX: &str = "hotcc-microbench";
-const PROGRAMS: [&str; 2] = ["choose", "idle"];
 const PREFIXES: u32 = 100_000;
 const BOUND_NS: f64 = 2_000.0;
 /// Number of connections of a round.
@@ -82,13 +83,16 @@ fn measure(host: &Namespace, rounds: usize) -> Result<(Vec<f64>, f64)> {
     let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
     let _awake = Awake::keep();
     let listener = host.enter(|| TcpListener::bind("127.0.0.1:0"))??;
-    let _idle = idle()?;
+    let (idle, _object) = idle()?;
+    let rules = Path::new(pins::POLICY).join("link");
+    let rules = Link::open(&rules).with_context(|| format!("cannot open {}", rules.display()))?;
+    let programs = [rules.info()?.prog_id, idle.info()?.prog_id];
     let round = |bytes: usize| -> Result<[(f64, f64); 2]> {
-        let before = run_times(PROGRAMS);
+        let before = run_times_of(programs);
         for _ in 0..CONNECTIONS {
             exchange(host, &listener, bytes)?;
         }
-        let after = run_times(PROGRAMS);
+        let after = run_times_of(programs);
         Ok([0, 1].map(|n| (after[n].0 - before[n].0, after[n].1 - before[n].1)))
     };
     round(LITTLE_BYTES)?;

@@ -16,7 +16,7 @@ use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Name of the measure for `--only`.
@@ -39,8 +39,8 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         set: Vec::new(),
     })?;
     eprintln!("  opening {CONNECTIONS} connections");
-    let (_holder, _ready) = ourselves(HOLDER, CC)?;
-    let (_exporter, address) = ourselves(EXPORTER, "127.0.0.1:0")?;
+    let (_holder, _ready) = ourselves(quiet, HOLDER, CC)?;
+    let (_exporter, address) = ourselves(quiet, EXPORTER, "127.0.0.1:0")?;
     let address: SocketAddr = address
         .rsplit('/')
         .next()
@@ -101,13 +101,13 @@ fn scrape_page(address: SocketAddr) -> Result<String> {
     metrics::open_metrics(address)
 }
 
-/// Starts this program again in another role. Returns it with the first line that it prints, which reports that it is
-/// ready.
-fn ourselves(role: &str, argument: &str) -> Result<(Process, String)> {
+/// Starts this program again in another role, by a command that `place` makes. Returns it with the first line that it
+/// prints, which reports that it is ready.
+pub(super) fn ourselves(place: impl Fn(&str) -> Command, role: &str, argument: &str) -> Result<(Process, String)> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let program = program.to_str().context("this program's path is not valid UTF-8")?;
     let (reader, writer) = std::io::pipe()?;
-    let mut command = quiet(program);
+    let mut command = place(program);
     let process = Process::start(command.args([role, argument]).stdout(writer))?;
     drop(command); // it holds a copy of the pipe's write end, which would hide the end of the process
     let mut line = String::new();
@@ -138,5 +138,5 @@ pub fn hold(cc: &str) -> Result<()> {
 
 /// Runs `hotcc exporter`.
 pub fn serve_metrics(listen: SocketAddr) -> Result<()> {
-    Ok(exporter::serve(exporter::Options { listen, max_links: 256 })?)
+    Ok(exporter::serve(exporter::Options { listen, max_links: 256, page: exporter::PageOn::Never })?)
 }

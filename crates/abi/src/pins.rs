@@ -36,10 +36,11 @@ pub const PEP_FLOW: &str = "pep_flow";
 pub const ARWA_HINT: &str = "arwa_hint";
 /// Name (and pin name) of the counters of the receiver's agents, which also count the results of hints.
 pub const RX_COUNTERS: &str = "rx_counters";
-/// Name (and pin name) of the socket storage that records what chose a socket's congestion control.
-pub const POLICY_MARK: &str = "policy_mark";
-/// Name (and pin name) of the socket storage of where a connection stood when a rule took it.
-pub const POLICY_START: &str = "policy_start";
+/// Name (and pin name) of the socket storage that records what chose a socket's congestion control, and where the
+/// connection stood when a rule took it.
+pub const POLICY_SOCKET: &str = "policy_socket";
+/// Name (and pin name) of the record of what an algorithm learned about a connection that is being moved.
+pub const LEARNED: &str = "hotcc_learned";
 /// Name (and pin name) of the map of what each rule's connections did.
 pub const POLICY_FIGURES: &str = "policy_figures";
 /// Name (and pin name) of the map with the state of `hotcc canary`.
@@ -88,7 +89,8 @@ pub fn shared(map: &str) -> Option<PathBuf> {
         RADIO_INDEX | RADIO_SLOTS | PATH_GEN | PATH_CLOCK => SIGNAL,
         PEP_FLOW => PEP,
         ARWA_HINT | RX_COUNTERS => RX,
-        POLICY_MARK | POLICY_START | POLICY_FIGURES | POLICY_CANARY | POLICY_COHORTS => POLICY,
+        POLICY_SOCKET | POLICY_FIGURES | POLICY_CANARY | POLICY_COHORTS => POLICY,
+        LEARNED => ROOT,
         _ => return None,
     };
     Some(PathBuf::from(directory).join(map))

@@ -5,6 +5,7 @@
  * Tunables are global symbols of their own names.
  */
 #include HOTCC_ALGO_FILE
+#include <hotcc/learned.h>
 #include <hotcc/stats.h> /* an algorithm may keep no counters */
 #include "kfuncs.h"
 
@@ -244,6 +245,23 @@ HOTCC_EXPORT void host_pep(const struct pep_flow_v1 *record)
 #else
 	(void)record;
 #endif
+}
+
+/*
+ * Names the socket as the one that moves. Before `init`, `record` is what the former algorithm wrote; it names that
+ * algorithm's socket.
+ */
+HOTCC_EXPORT void host_learned_begin(const struct tcp_sock *tp, const struct hotcc_learned_v1 *record)
+{
+	hotcc_learned.host_value[0] = *record;
+	hotcc_learned.host_value[0].socket = (u64)tp;
+}
+
+/* Returns what the record contains, and ends the move. */
+HOTCC_EXPORT void host_learned_end(struct hotcc_learned_v1 *record)
+{
+	*record = hotcc_learned.host_value[0];
+	hotcc_learned.host_value[0].socket = 0;
 }
 
 /* Sets the SACK blocks of the last ACK where the kernel keeps them: at the end of the cache, after zeros. */

@@ -1,6 +1,6 @@
 //! A connection under an algorithm: its socket, and the algorithm's operations.
 
-use crate::{HostAlgo, RateSample, Sock, View};
+use crate::{HostAlgo, Learned, RateSample, Sock, View};
 use std::ffi::c_void;
 use std::ops::Deref;
 
@@ -107,6 +107,26 @@ impl<'a> Flow<'a> {
     pub fn release(&mut self) {
         // SAFETY: the socket is live.
         unsafe { (self.algo.hooks.release)(self.sock) }
+    }
+
+    /// Calls `release` as the kernel does when the connection moves, and returns what the algorithm hands over.
+    pub fn leave(&mut self) -> Learned {
+        self.moving(&Learned::default(), Self::release)
+    }
+
+    /// Calls `init` as the kernel does when the connection moves, and returns what was handed over, with `taken`.
+    pub fn take_over(&mut self, from: &Learned) -> Learned {
+        self.moving(from, Self::init)
+    }
+
+    fn moving(&mut self, from: &Learned, hook: fn(&mut Self)) -> Learned {
+        let mut learned = Learned::default();
+        // SAFETY: the socket is live; Learned has the layout of struct hotcc_learned_v1, and lives through the calls.
+        unsafe { (self.algo.hooks.learned_begin)(self.sock, from) };
+        hook(self);
+        // SAFETY: as above.
+        unsafe { (self.algo.hooks.learned_end)(&mut learned) };
+        Learned { socket: 0, ..learned }
     }
 
     /// Calls `pkts_acked`: an ACK acknowledged `acked` segments, with or without an RTT sample in microseconds.

@@ -54,6 +54,8 @@ struct Hooks {
     pep: unsafe extern "C" fn(*const PepFlow),
     sack: unsafe extern "C" fn(Sock, u32, *const u32),
     hint: unsafe extern "C" fn(u64, u32, u32),
+    learned_begin: unsafe extern "C" fn(Sock, *const Learned),
+    learned_end: unsafe extern "C" fn(*mut Learned),
     cubic_calls: unsafe extern "C" fn(u32) -> u32,
 }
 
@@ -68,6 +70,22 @@ pub struct RadioLine {
     pub cell: u32,
     /// Maximum age of both.
     pub max_age_ms: u32,
+}
+
+/// What an algorithm hands over when its connection moves to another one: `struct hotcc_learned_v1`. 0: not known.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Learned {
+    /// The socket that moves; the calls that take or return the record ignore it.
+    pub socket: u64,
+    /// Bandwidth, 1/256 byte/s.
+    pub bandwidth_q8: u64,
+    /// Growth of W, 1/65536 segment per RTT.
+    pub n_q16: u64,
+    /// Least RTT of the path, microseconds.
+    pub base_us: u32,
+    /// Fields that the new algorithm took: 1 bandwidth, 2 least RTT, 4 growth.
+    pub taken: u32,
 }
 
 /// Memory that the algorithms of one host's flows to one receiver share.
@@ -131,6 +149,8 @@ impl HostAlgo {
             pep: symbol(&library, "host_pep")?,
             sack: symbol(&library, "host_sack")?,
             hint: symbol(&library, "host_hint")?,
+            learned_begin: symbol(&library, "host_learned_begin")?,
+            learned_end: symbol(&library, "host_learned_end")?,
             cubic_calls: symbol(&library, "host_cubic_calls")?,
         };
         Ok(Self { library, hooks, fields: state_fields(name)?, group: None, single_threaded: PhantomData })

@@ -66,12 +66,26 @@ pub fn unpack(suite: &str, packages: &str, root: &Path) {
 /// # Panics
 /// They cannot be made.
 pub fn release_packages(output: &Path) {
+    succeed(Command::new("cp").arg("-r").arg(release().join("package")).arg(output));
+}
+
+/// Returns the directory of the static programs that `just package` puts into packages.
+///
+/// # Panics
+/// They cannot be built.
+#[must_use]
+pub fn release_programs() -> PathBuf {
+    release().join("x86_64-unknown-linux-musl/release")
+}
+
+/// Makes the packages, once, and returns the target directory.
+fn release() -> PathBuf {
     static MADE: Once = Once::new();
     let target = built().join("..");
     MADE.call_once(|| {
         succeed(Command::new(repository().join("deploy/package.sh")).env("CARGO_TARGET_DIR", &target));
     });
-    succeed(Command::new("cp").arg("-r").arg(target.join("package")).arg(output));
+    target
 }
 
 /// Makes a .deb in `output` of the same files and maintainer scripts in a moment: of programs as they are built for tests,

@@ -1,6 +1,7 @@
 //! Common code of tests, the demo and the benchmarks: hosts made of network namespaces, the lock for changing the
 //! kernel, the statistics of repeated measurements.
 
+pub mod browser;
 pub mod command;
 pub mod debian;
 pub mod http;

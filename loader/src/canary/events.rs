@@ -47,6 +47,13 @@ pub enum Occasion {
         /// Connections that began and ended in the step.
         connections: Cohorts,
     },
+    /// Connections ended while the ring of records was full, so the step began again.
+    Dropped {
+        /// Number of the step, from 1.
+        step: u32,
+        /// Number of such connections since the canary started.
+        dropped_records: u64,
+    },
     /// The judge decided on a step.
     Verdict {
         /// Number of the step, from 1.
@@ -61,6 +68,8 @@ pub enum Occasion {
         state: State,
         /// Why, for people.
         reason: String,
+        /// Connections that ended while the ring of records was full, in all steps.
+        dropped_records: u64,
         /// The `[[policy]]` table that keeps the new congestion control; empty if it was not promoted.
         policy: String,
     },

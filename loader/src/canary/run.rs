@@ -3,7 +3,7 @@
 use super::events::{Event, Log, Occasion};
 use super::plan::{Plan, Request};
 use super::records::{Record, Records};
-use super::state::{Cohorts, Outcome, Running, State};
+use super::state::{Cohorts, Outcome, Running, State, dropped_records, policy_table};
 use crate::failpoint;
 use crate::registry::need_bpffs;
 use hotcc_abi::clock::monotonic_ns;
@@ -63,6 +63,7 @@ pub fn start(options: &Options, report: impl FnMut(&Event)) -> Result<State> {
             step: 1,
             began_ns: monotonic_ns(),
             seen: Cohorts::default(),
+            dropped: 0,
             deadline: Instant::now() + options.request.limit,
             renewal: options.expiry / RENEWALS,
             plan,
@@ -89,6 +90,8 @@ struct Canary<F> {
     began_ns: u64,
     /// Connections that began and ended in this step.
     seen: Cohorts,
+    /// Connections that ended while the ring of records was full, in all steps.
+    dropped: u64,
     deadline: Instant,
     renewal: Duration,
     log: Log,
@@ -117,7 +120,7 @@ impl<F: FnMut(&Event)> Canary<F> {
         let mut records = Records::open(self.running.rules())?;
         let mut poll = interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut renewed, mut told) = (Instant::now(), Instant::now());
+        let (mut renewed, mut told, mut dropped_told) = (Instant::now(), Instant::now(), self.dropped);
         loop {
             tokio::select! {
                 signal = stop.requested() => {
@@ -126,11 +129,15 @@ impl<F: FnMut(&Event)> Canary<F> {
                 _ = poll.tick() => {}
             }
             let taken = records.take()?;
+            let dropped = dropped_records()?; // after `take`, so that no record is missing that preceded these
             if monotonic_ns() >= self.running.expires_ns() {
                 let why = "the share expired, because this process did not renew it in time";
                 return Ok((Some(Outcome::Abort), format!("At {}, {why}.", self.place())));
             }
-            if self.add(&taken)
+            if dropped != self.dropped {
+                self.dropped = dropped;
+                self.begin_again();
+            } else if self.add(&taken)
                 && let Some(end) = self.decide()?
             {
                 return Ok(end);
@@ -146,6 +153,10 @@ impl<F: FnMut(&Event)> Canary<F> {
             }
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
+                if self.dropped != dropped_told {
+                    dropped_told = self.dropped;
+                    self.tell(Occasion::Dropped { step: self.step, dropped_records: self.dropped });
+                }
                 self.tell(Occasion::Progress { step: self.step, connections: self.seen });
             }
         }
@@ -181,14 +192,22 @@ impl<F: FnMut(&Event)> Canary<F> {
         };
         failpoint::kill("canary-passed");
         self.step += 1;
-        self.seen = Cohorts::default();
-        self.judge.next_step();
         if let Some(state) = self.running.renew(self.step, share)? {
             return Ok(Some(self.ended_by_another(state)));
         }
-        self.began_ns = monotonic_ns();
+        self.begin_again();
         self.tell_step();
         Ok(None)
+    }
+
+    /// Starts the comparison without any connections.
+    ///
+    /// Also if records were dropped. The kernel drops those of connections that end while the ring is full, whatever their
+    /// cohort. But if one cohort's connections take longer, more of them may end then: the others are a biased sample.
+    fn begin_again(&mut self) {
+        self.seen = Cohorts::default();
+        self.judge.next_step();
+        self.began_ns = monotonic_ns();
     }
 
     /// Postpones the expiry. If another command holds the lock, the next renewal is early enough.
@@ -239,9 +258,13 @@ impl<F: FnMut(&Event)> Canary<F> {
             Some(Outcome::Abort) => (State::Aborted, format!("New connections get {from} again.")),
             None => (super::state::read_status()?.state, String::new()),
         };
-        let reason = format!("{reason} {effect}").trim_end().to_owned();
-        let policy = rule.filter(|rule| !rule.is_empty()).map(|rule| format!("[[policy]]\n{rule}")).unwrap_or_default();
-        self.tell(Occasion::End { state, reason, policy });
+        let dropped = match self.dropped {
+            0 => String::new(),
+            dropped => format!(" {dropped} connections were not compared, because this process was too slow."),
+        };
+        let reason = format!("{reason}{dropped} {effect}").trim_end().to_owned();
+        let policy = policy_table(&rule.unwrap_or_default());
+        self.tell(Occasion::End { state, reason, dropped_records: self.dropped, policy });
         Ok(state)
     }
 }

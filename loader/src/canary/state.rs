@@ -1,10 +1,12 @@
 //! The state of the canary in the kernel, and how commands change it.
 //!
-//! A canary runs while its two rules apply, the map says that it runs, and it has not expired. In every other state of
-//! the map, its rules give all connections what they had before: so a command that is killed between two changes
-//! leaves the connections with the former congestion control.
+//! A canary runs while its two rules apply, the map says that it runs, and it has not expired. A promotion first changes
+//! the map, so that the canary's rule takes all connections until it expires, and then replaces both rules. In every
+//! other state of the map, the two rules give all connections what they had before: so a command that is killed
+//! between two changes leaves the connections with the former congestion control, at the latest after the expiry.
 
 use super::plan::{Plan, percent};
+use super::run::EXPIRY;
 use crate::failpoint;
 use crate::policy::canary::{self, Pair};
 use crate::policy::layout::{CanaryEntry, CohortsEntry, canary_state, cohort};
@@ -83,8 +85,23 @@ pub struct Status {
     pub expires_in_s: Option<f64>,
     /// Connections that ended while the canary ran.
     pub connections: Cohorts,
-    /// Ended connections that the judge did not see, because it was too slow.
+    /// Of these, those that were not compared, because `hotcc canary start` was too slow.
     pub dropped_records: u64,
+}
+
+/// How a command ended the canary. Schema of `hotcc canary promote --json` and `hotcc canary abort --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ended {
+    /// `promoted` or `aborted`.
+    pub state: State,
+    /// State before: `running` or `expired`.
+    pub was: State,
+    /// The former congestion control.
+    pub from: String,
+    /// The new congestion control.
+    pub to: String,
+    /// The `[[policy]]` table that keeps the new congestion control; empty if the canary was not promoted.
+    pub policy: String,
 }
 
 /// Reads the state of the latest canary.
@@ -99,7 +116,8 @@ pub(crate) fn read_status() -> Result<Status> {
     let (entry, now) = (canary::state()?, monotonic_ns());
     let rule = canary::rule_of(cohort::CANARY)?;
     let CohortsEntry { ended, dropped } = canary::cohorts()?;
-    let runs = entry.state == canary_state::RUNNING && now < entry.expires_ns;
+    let in_effect = [canary_state::RUNNING, canary_state::PROMOTED].contains(&entry.state);
+    let runs = in_effect && now < entry.expires_ns;
     let state = match (entry.state, &rule) {
         (_, Some((rule, _))) if runs && entry.rules[cohort::CANARY] == rule.id => State::Running,
         (_, Some(_)) => State::Expired,
@@ -132,6 +150,11 @@ pub(crate) fn read_status() -> Result<Status> {
         connections: Cohorts { canary: ended[cohort::CANARY], control: ended[cohort::CONTROL] },
         dropped_records: dropped,
     })
+}
+
+/// Returns how many connections of the latest canary ended while the ring of records was full.
+pub(super) fn dropped_records() -> Result<u64> {
+    Ok(canary::cohorts()?.dropped)
 }
 
 /// Fails if a canary runs.
@@ -227,6 +250,11 @@ impl Running {
     }
 }
 
+/// Returns the table of the configuration file for a rule; nothing for no rule.
+pub(super) fn policy_table(rule: &str) -> String {
+    if rule.is_empty() { String::new() } else { format!("[[policy]]\n{rule}") }
+}
+
 /// How a canary ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -237,13 +265,16 @@ pub(super) enum Outcome {
 
 /// Ends the canary. Returns the text of the rule that remains, if any. Call it with the lock held.
 fn conclude(outcome: Outcome) -> Result<String> {
-    let state = match outcome {
-        Outcome::Promote => canary_state::PROMOTED,
-        Outcome::RollBack => canary_state::ROLLED_BACK,
-        Outcome::Abort => canary_state::ABORTED,
+    let mut entry = canary::state()?;
+    (entry.state, entry.share) = match outcome {
+        Outcome::Promote => (canary_state::PROMOTED, u32::MAX),
+        Outcome::RollBack => (canary_state::ROLLED_BACK, 0),
+        Outcome::Abort => (canary_state::ABORTED, 0),
     };
-    // from now on, all new connections get the former congestion control
-    canary::set_state(&CanaryEntry { state, share: 0, ..canary::state()? })?;
+    // time for the kernel to load the rule that replaces both, while all new connections get the new congestion control
+    entry.expires_ns = entry.expires_ns.max(monotonic_ns() + EXPIRY.as_nanos() as u64);
+    // from now on, all new connections get the new congestion control, or the former one
+    canary::set_state(&entry)?;
     failpoint::kill("canary-concluded");
     let rule =
         if outcome == Outcome::Promote { canary::promote()? } else { canary::withdraw().map(|()| String::new())? };
@@ -251,24 +282,27 @@ fn conclude(outcome: Outcome) -> Result<String> {
     Ok(rule)
 }
 
-/// Gives all matching connections the new congestion control. Returns the text of their rule.
-pub fn promote() -> Result<String> {
+/// Gives all matching connections the new congestion control.
+pub fn promote() -> Result<Ended> {
     let _lock = begin("hotcc canary promote")?;
-    let status = read_status()?;
-    match status.state {
-        State::Running => conclude(Outcome::Promote),
+    let Status { state: was, from, to, .. } = read_status()?;
+    match was {
+        State::Running => {
+            let policy = policy_table(&conclude(Outcome::Promote)?);
+            Ok(Ended { state: State::Promoted, was, from, to, policy })
+        }
         State::Expired => Err(Error::failed("the canary has expired").and("end it: hotcc canary abort")),
         _ => Err(Error::failed("no canary runs")),
     }
 }
 
-/// Removes the canary's rules. Returns the state before.
-pub fn abort() -> Result<Status> {
+/// Removes the canary's rules.
+pub fn abort() -> Result<Ended> {
     let _lock = begin("hotcc canary abort")?;
-    let status = read_status()?;
-    if ![State::Running, State::Expired].contains(&status.state) {
+    let Status { state: was, from, to, .. } = read_status()?;
+    if ![State::Running, State::Expired].contains(&was) {
         return Err(Error::failed("no canary runs"));
     }
     conclude(Outcome::Abort)?;
-    Ok(status)
+    Ok(Ended { state: State::Aborted, was, from, to, policy: String::new() })
 }

@@ -5,7 +5,7 @@
 
 use hotcc_host::capabilities::drop_all_but;
 use hotcc_host::error::{Error, Result, Tried};
-use hotcc_host::metrics_server::{self, Pages};
+use hotcc_host::metrics_server::{self, Html, Pages};
 use hotcc_host::service::catch;
 use nix::errno::Errno;
 use nix::sys::prctl;
@@ -37,6 +37,8 @@ pub(super) struct Front {
     pub(super) metrics: UnixStream,
     /// Carries requests for the health check, which does not wait for metrics.
     pub(super) health: UnixStream,
+    /// Carries requests for the live view, which does not wait for metrics either.
+    pub(super) live: UnixStream,
     /// User and capabilities of the process, as text.
     pub(super) identity: String,
     /// The process serves while this socket is open.
@@ -44,26 +46,28 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Starts the process, which serves on `listener`. Call it while this process has a single thread, and has the
+    /// Starts the process, which serves on `listener`; `html` is the page at `/`. Call it while this process has a single thread, and has the
     /// capabilities to change its user and groups.
-    pub(super) fn start(listener: TcpListener) -> Result<Self> {
+    pub(super) fn start(listener: TcpListener, html: Option<Html>) -> Result<Self> {
         let tried = || "cannot start the HTTP process".to_owned();
         let (metrics, asks_metrics) = UnixStream::pair().tried(tried)?;
         let (health, asks_health) = UnixStream::pair().tried(tried)?;
+        let (live, asks_live) = UnixStream::pair().tried(tried)?;
         let (mut life, parents_life) = UnixStream::pair().tried(tried)?;
         // SAFETY: this process has a single thread, so no lock is held in the child.
         let forked = unsafe { fork() }.tried(tried)?;
         let ForkResult::Parent { child } = forked else {
-            drop((metrics, health, life));
-            let collector = Collector { metrics: asks_metrics.into(), health: asks_health.into() };
+            drop((metrics, health, live, life));
+            let [metrics, health, live] = [asks_metrics, asks_health, asks_live].map(Mutex::new);
+            let collector = Collector { metrics, health, live, html };
             let served = catch_unwind(AssertUnwindSafe(|| serve(listener, collector, parents_life)));
             // SAFETY: this ends the child without running the exit handlers that the parent registered.
             unsafe { nix::libc::_exit(i32::from(!matches!(served, Ok(Ok(()))))) }
         };
-        drop((asks_metrics, asks_health, parents_life));
+        drop((asks_metrics, asks_health, asks_live, parents_life));
         let started = receive(&mut life).unwrap_or_else(|_| Err("it ended".to_owned()));
         let identity = started.map_err(|why| Error::failed(format!("{}: {why}", tried())))?;
-        Ok(Self { child, metrics, health, identity, life })
+        Ok(Self { child, metrics, health, live, identity, life })
     }
 }
 
@@ -124,6 +128,8 @@ fn restrict() -> Result<String> {
 struct Collector {
     metrics: Mutex<UnixStream>,
     health: Mutex<UnixStream>,
+    live: Mutex<UnixStream>,
+    html: Option<Html>,
 }
 
 impl Pages for Collector {
@@ -136,6 +142,14 @@ impl Pages for Collector {
 
     fn health(&self) -> Page {
         ask(&self.health)
+    }
+
+    fn html(&self) -> Option<Html> {
+        self.html
+    }
+
+    fn live(&self) -> Page {
+        ask(&self.live)
     }
 }
 

@@ -1,7 +1,10 @@
-//! The Prometheus exporter: gathers a snapshot on each request. A process without privileges serves it over HTTP.
+//! The Prometheus exporter: gathers a snapshot on each request. A process without privileges serves it over HTTP, and
+//! a page with a live view.
 
 mod front;
+mod live;
 pub mod metrics;
+mod page;
 mod scrape;
 
 pub use scrape::Scraper;
@@ -13,7 +16,7 @@ use hotcc_host::capabilities::drop_all_but;
 use hotcc_host::error::{Result, Tried, need_root};
 use hotcc_host::metrics_server;
 use hotcc_host::service::{self, Stop};
-use metrics::page;
+use live::Live;
 use std::net::{SocketAddr, TcpListener};
 use tokio::runtime::Builder;
 
@@ -27,6 +30,17 @@ const CAPABILITIES: [Capability; 5] = [
     Capability::CAP_SYS_PTRACE,
 ];
 
+/// When the page at `/` is served. It shows the addresses of connections, which the metrics do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PageOn {
+    /// If the exporter listens on a loopback address
+    Loopback,
+    /// Always: every host that reaches the address sees all connections
+    Always,
+    /// Never
+    Never,
+}
+
 /// Options of the exporter.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -34,6 +48,18 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Maximum number of radio links to show.
     pub max_links: usize,
+    /// When to serve the page.
+    pub page: PageOn,
+}
+
+impl Options {
+    fn serves_page(&self) -> bool {
+        match self.page {
+            PageOn::Loopback => self.listen.ip().to_canonical().is_loopback(),
+            PageOn::Always => true,
+            PageOn::Never => false,
+        }
+    }
 }
 
 /// Serves until SIGTERM or SIGINT. Prints the address that it listens on. Call it while the process has a single
@@ -44,7 +70,8 @@ pub struct Options {
 pub fn serve(options: Options) -> Result<()> {
     need_root("hotcc exporter")?;
     let listener = metrics_server::bind(options.listen)?;
-    let front = Front::start(listener.try_clone().tried(|| "cannot start the exporter".to_owned())?)?;
+    let copy = listener.try_clone().tried(|| "cannot start the exporter".to_owned())?;
+    let front = Front::start(copy, options.serves_page().then(page::html))?;
     let left = drop_all_but(&CAPABILITIES)?;
     eprintln!(
         "reading /sys/fs/bpf/hotcc and the sockets of all network namespaces; writing nothing; running as {left}; \
@@ -56,15 +83,17 @@ pub fn serve(options: Options) -> Result<()> {
 }
 
 async fn run(front: Front, listener: TcpListener, max_links: usize) -> Result<()> {
-    let Front { child, metrics, health, identity: _, life: _life } = front;
+    let Front { child, metrics, health, live, identity: _, life: _life } = front;
     let mut stop = Stop::catch()?;
     metrics_server::announce(&listener)?;
     drop(listener); // the HTTP process has its own copy
     let mut scraper = Scraper::new(max_links);
     std::thread::spawn(move || {
-        front::answer(metrics, || page(scraper.scrape()).map_err(|error| format!("{error:#}")));
+        front::answer(metrics, || metrics::page(scraper.scrape()).map_err(|error| format!("{error:#}")));
     });
     std::thread::spawn(move || front::answer(health, check));
+    let mut view = Live::new(max_links);
+    std::thread::spawn(move || front::answer(live, || view.json().map_err(|error| format!("{error:#}"))));
     service::ready();
     tokio::select! {
         why = front::ended(child) => Err(why?),

@@ -116,7 +116,7 @@ fn link(link: &hotcc_radio_map::Link) -> Link {
     }
 }
 
-fn algorithms() -> Result<Vec<Algorithm>> {
+pub(super) fn algorithms() -> Result<Vec<Algorithm>> {
     let mut found = Vec::new();
     for algo in Algo::all()? {
         let Some(current) = algo.current()? else { continue };

@@ -6,6 +6,7 @@ use crate::policy::layout::{REASONS, RuleEntry};
 use crate::policy::{Chosen, Condition, tick_us};
 use crate::registry::registrations::registrations;
 use crate::registry::{self, load_advice};
+use crate::sockets::learned::Learned;
 use crate::sockets::walk::SocketWalk;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
@@ -25,6 +26,8 @@ pub struct Moved {
     pub moved: u64,
     /// Sockets that the kernel refused to move, e.g. because their route locks the congestion control.
     pub failed: u64,
+    /// Sockets, of those moved, that kept what the former congestion control had learned.
+    pub learned: Learned,
 }
 
 /// The result in one network namespace.
@@ -80,6 +83,7 @@ struct Job {
     moved: u64,
     failed: u64,
     over_limit: u64,
+    learned: Learned,
     tick_us: u64,
     unmatched: [u64; REASONS.len()],
     rule: RuleEntry,
@@ -144,8 +148,10 @@ pub fn migrate(from: &str, to: &str, netns: &[String], chosen: &Chosen, dry_run:
 }
 
 fn sum(walked: &[MovedIn]) -> Moved {
-    let add = |a: Moved, b: &MovedIn| Moved { moved: a.moved + b.sockets.moved, failed: a.failed + b.sockets.failed };
-    walked.iter().fold(Moved::default(), add)
+    walked.iter().fold(Moved::default(), |all, ns| {
+        let Moved { moved, failed, learned } = ns.sockets;
+        Moved { moved: all.moved + moved, failed: all.failed + failed, learned: all.learned + learned }
+    })
 }
 
 /// Runs the agent over the sockets of each namespace. An error in one namespace does not stop the others.
@@ -161,7 +167,11 @@ fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<M
     let results = namespaces.iter().map(|ns| {
         let result = walked.iter().find(|(inode, ..)| *inode == ns.inode);
         let after = result.map_or(before, |(.., after)| *after);
-        let sockets = Moved { moved: after.moved - before.moved, failed: after.failed - before.failed };
+        let sockets = Moved {
+            moved: after.moved - before.moved,
+            failed: after.failed - before.failed,
+            learned: after.learned - before.learned,
+        };
         before = after;
         let error = match result {
             Some((_, done, _)) => done.as_ref().err().map(Error::to_string),
@@ -180,7 +190,7 @@ fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<M
 /// Returns the agent's counts so far.
 fn moved(walk: &SocketWalk) -> Result<Moved> {
     let job = job_of(walk)?;
-    Ok(Moved { moved: job.moved, failed: job.failed })
+    Ok(Moved { moved: job.moved, failed: job.failed, learned: job.learned })
 }
 
 fn job_of(walk: &SocketWalk) -> Result<Job> {

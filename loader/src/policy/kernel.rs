@@ -1,7 +1,7 @@
 //! Loads, replaces, removes and reads back the rules.
 
 use super::figures::{self, tick_us};
-use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, SET_BITS, TextEntry};
+use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, TextEntry};
 use super::ordered::Policy;
 use super::set::Set;
 use super::table::Rule;
@@ -75,8 +75,8 @@ impl Current {
         for key in prefixes.iter().flat_map(|map| map.keys()) {
             let value = prefixes.map(|map| map.lookup(&key, MapFlags::empty())).transpose().tried(cannot_read)?;
             let is_in = value.flatten().is_some_and(|value| value.iter().any(|byte| *byte != 0));
-            let Ok(PrefixKey { prefix_len, set, addr }) = bytemuck::try_pod_read_unaligned(&key) else { continue };
-            sets.entry(set / 2).or_default().put(PathKey { prefix_len: prefix_len - SET_BITS, addr }, is_in);
+            let Ok(key) = bytemuck::try_pod_read_unaligned::<PrefixKey>(&key) else { continue };
+            sets.entry(key.set / 2).or_default().put(key.prefix(), is_in);
         }
         let set = |number: u32| sets.get(&number).cloned();
         let rule = |(entry, text): &(RuleEntry, TextEntry)| Rule {
@@ -285,10 +285,7 @@ pub(super) fn fill(object: &Object, policy: &Policy) -> Result<()> {
 /// Writes the prefixes of the sets, which are numbered from 1.
 pub(crate) fn fill_prefixes(map: &impl MapCore, sets: &[Set]) -> Result<()> {
     for (number, set) in (1u32..).zip(sets) {
-        let key = |(prefix, is_in): (PathKey, bool)| {
-            let set = number * 2 + u32::from(prefix.is_v4());
-            (PrefixKey { prefix_len: SET_BITS + prefix.prefix_len, set, addr: prefix.addr }, u32::from(is_in))
-        };
+        let key = |(prefix, is_in): (PathKey, bool)| (PrefixKey::of(number, prefix), u32::from(is_in));
         let (keys, values): (Vec<_>, Vec<_>) = set.iter().map(key).unzip();
         let (keys, values) = (bytemuck::cast_slice(&keys), bytemuck::cast_slice::<u32, u8>(&values));
         let written = map.update_batch(keys, values, set.len() as u32, MapFlags::ANY, MapFlags::ANY);

@@ -1,6 +1,8 @@
 //! Structures that the program and this crate share. Layout: bpf/progs/policy.h.
 
+use crate::sockets::learned::Learned;
 use bytemuck::{Pod, Zeroable};
+use hotcc_abi::path::PathKey;
 
 /// Maximum number of names in a cgroup's path that are compared, counted from the root.
 pub(super) const CGROUP_LEVELS: usize = 12;
@@ -165,6 +167,33 @@ pub struct PrefixKey {
     pub addr: [u8; 16],
 }
 
+/// Number of bits of a mapped IPv4 address before the address itself.
+const MAPPED_LEN: u32 = 96;
+
+impl PrefixKey {
+    /// Returns the key of a prefix in the set with that number.
+    pub(super) fn of(number: u32, prefix: PathKey) -> Self {
+        let (mut addr, mut len) = (prefix.addr, prefix.prefix_len);
+        if prefix.is_v4() {
+            addr = [0; 16];
+            addr[..4].copy_from_slice(&prefix.addr[12..]);
+            len -= MAPPED_LEN;
+        }
+        Self { prefix_len: SET_BITS + len, set: number * 2 + u32::from(prefix.is_v4()), addr }
+    }
+
+    /// Returns the prefix.
+    pub(super) fn prefix(self) -> PathKey {
+        let len = self.prefix_len.saturating_sub(SET_BITS);
+        if self.set.is_multiple_of(2) {
+            return PathKey { prefix_len: len, addr: self.addr };
+        }
+        let mut addr = PathKey::ALL_V4.addr;
+        addr[12..].copy_from_slice(&self.addr[..4]);
+        PathKey { prefix_len: MAPPED_LEN + len, addr }
+    }
+}
+
 /// `struct policy_text`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -204,6 +233,8 @@ pub struct Moved {
     pub refused: u64,
     /// Sockets that no rule matches.
     pub unmatched: u64,
+    /// Sockets that kept what their former congestion control had learned.
+    pub learned: Learned,
 }
 
 /// Outcomes for sockets that a rule matched. `struct policy_counts`.
@@ -239,4 +270,21 @@ pub(super) fn hash_of_name(name: &str) -> u64 {
 /// Returns the hash of a path, computed from the hashes of its names.
 pub(super) fn hash_of_path(names: &[u64]) -> u64 {
     names.iter().fold(0, |hash, name| mix(hash, *name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_sets_and_prefixes_convert_both_ways() {
+        for (text, len, bits) in
+            [("10.2.0.0", 16, 48), ("10.2.3.1", 32, 64), ("0.0.0.0", 0, 32), ("2001:db8::", 32, 64), ("::", 0, 32)]
+        {
+            let prefix = PathKey::prefix(text.parse().unwrap(), len).unwrap();
+            let key = PrefixKey::of(7, prefix);
+            assert_eq!((key.prefix_len, key.set), (bits, 14 + u32::from(!text.contains(':'))), "{text}");
+            assert_eq!(key.prefix(), prefix, "{text}");
+        }
+    }
 }

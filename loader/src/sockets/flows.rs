@@ -18,6 +18,7 @@ use libbpf_rs::OpenObject;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 
 const PRIVATE_BYTES: usize = 104;
 
@@ -163,6 +164,8 @@ enum State {
 pub struct FlowLister {
     walk: SocketWalk,
     state: State,
+    /// What [`pep_records`] returned when the program was loaded.
+    pep_records: Option<u64>,
 }
 
 impl FlowLister {
@@ -175,11 +178,17 @@ impl FlowLister {
 
     fn new(cc: Option<&str>, state: State) -> Result<Self> {
         let job = Job { cc_name: cc.map_or([0; 16], padded) };
+        let pep_records = pep_records();
         let walk = SocketWalk::load("sock_flows", |open| {
             set_job(open, &job)?;
             use_pinned_records(open)
         })?;
-        Ok(Self { walk, state })
+        Ok(Self { walk, state, pep_records })
+    }
+
+    /// Returns whether an agent has since pinned other PEP records, which the loaded program does not read.
+    pub(crate) fn is_outdated(&self) -> bool {
+        pep_records() != self.pep_records
     }
 
     /// Lists the connections that are open now, in all network namespaces.
@@ -199,6 +208,11 @@ impl FlowLister {
         found.sort_by(|a, b| (&a.netns, &a.cc, a.local, a.peer).cmp(&(&b.netns, &b.cc, b.local, b.peer)));
         Ok(found)
     }
+}
+
+/// Returns the inode of the pinned PEP records, if there are any.
+fn pep_records() -> Option<u64> {
+    pins::shared(pins::PEP_FLOW).and_then(|path| Some(path.metadata().ok()?.ino()))
 }
 
 /// Makes the program use the pinned PEP records, if there are any.
@@ -244,7 +258,7 @@ impl Versions {
             local: address(record.local, record.local_port),
             peer: address(record.peer, record.peer_port),
             version,
-            ca_state: ["open", "disorder", "cwr", "recovery", "loss"].get(usize::from(record.ca_state)).unwrap_or(&"?"),
+            ca_state: ca_state(record.ca_state.into()),
             cwnd: record.snd_cwnd,
             ssthresh: (record.snd_ssthresh < i32::MAX as u32).then_some(record.snd_ssthresh),
             srtt_us: set(record.srtt_us),
@@ -274,6 +288,11 @@ fn look_up(cc: &str, map_id: u32, state: State) -> Result<(&'static str, Vec<Sta
     Ok((version, fields))
 }
 
-fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
+/// Returns the name of an `enum tcp_ca_state`.
+pub(crate) fn ca_state(state: u32) -> &'static str {
+    ["open", "disorder", "cwr", "recovery", "loss"].get(state as usize).unwrap_or(&"?")
+}
+
+pub(crate) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
     SocketAddr::new(Ipv6Addr::from(bytes).to_canonical(), port)
 }

@@ -3,4 +3,5 @@
 
 pub mod count;
 pub mod flows;
+pub mod learned;
 pub(crate) mod walk;

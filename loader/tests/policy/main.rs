@@ -2,8 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod canary;
+mod canary_ends;
+mod canary_observed;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/exported.rs"]
+mod exported;
 #[path = "../common/fed.rs"]
 mod fed;
 mod replaced;

@@ -1,6 +1,7 @@
 //! The page in a real browser: it must load without a message on the console.
 
 use crate::fixture;
+use hotcc_testbed::browser::chromium;
 use hotcc_testbed::kernel::skipped;
 use std::fs;
 use std::path::Path;
@@ -23,8 +24,7 @@ fn load(browser: &str, page: &Path) -> (String, Vec<String>) {
 
 #[test]
 fn the_console_stays_silent() {
-    let installed = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
-    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(installed) else {
+    let Some(browser) = chromium() else {
         skipped("the_console_stays_silent", "no chromium");
         return;
     };

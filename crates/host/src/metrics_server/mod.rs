@@ -1,7 +1,11 @@
-//! The HTTP server of every daemon: `/metrics` for Prometheus, `/healthz` for health checks.
+//! The HTTP server of every daemon: `/metrics` for Prometheus, `/healthz` for health checks; for people, a page at `/`, if
+//! the daemon has one.
 
 mod connections;
 mod format;
+mod page;
+
+pub use page::Html;
 
 use crate::error::{Result, Tried};
 use axum::Router;
@@ -29,6 +33,17 @@ pub trait Pages: Send + Sync + 'static {
     /// Returns the text of `/healthz`: `Ok` is served with status 200, `Err` with 503. May block; does not wait for a
     /// page of metrics.
     fn health(&self) -> std::result::Result<String, String>;
+
+    /// Returns the page at `/`, which may poll `/live.json`. Without one, `/` lists the other pages, and `/live.json` does
+    /// not exist.
+    fn html(&self) -> Option<Html> {
+        None
+    }
+
+    /// Makes `/live.json`; an error is the reason why it cannot be made. May block; one is made at a time.
+    fn live(&self) -> std::result::Result<String, String> {
+        Err("there is no live view".to_owned())
+    }
 }
 
 /// Starts to listen, so that the port is known before the daemon serves.
@@ -57,18 +72,21 @@ pub fn announce(listener: &TcpListener) -> Result<()> {
 pub async fn serve<P: Pages>(listener: TcpListener, pages: P) -> Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener).tried(|| "cannot serve HTTP".to_owned())?;
     let index = format!("{}\n\n/metrics  for Prometheus\n/healthz  200 while {}\n", P::NAME, P::HEALTHY);
-    let router = Router::new()
-        .route("/", get(|| async { index }))
-        .route("/healthz", get(healthz::<P>))
-        .route("/metrics", get(metrics::<P>))
-        .with_state(Arc::new(Server { pages, scrape: Arc::default() }));
-    connections::serve(listener, router).await
+    let router = match pages.html() {
+        Some(html) => Router::new().route("/", get(move || page::html(html))).route("/live.json", get(page::live::<P>)),
+        None => Router::new().route("/", get(|| async { index })),
+    };
+    let router = router.route("/healthz", get(healthz::<P>)).route("/metrics", get(metrics::<P>));
+    let server = Server { pages, scrape: Arc::default(), live: Arc::default() };
+    connections::serve(listener, router.with_state(Arc::new(server))).await
 }
 
 struct Server<P> {
     pages: P,
     /// Lock that is held while a page of metrics is made.
     scrape: Arc<Mutex<()>>,
+    /// The same for the live view.
+    live: Arc<Mutex<()>>,
 }
 
 /// Makes a page on a separate thread. `turn` moves to that thread, so that the next page waits for this one even if the

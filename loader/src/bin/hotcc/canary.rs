@@ -20,9 +20,17 @@ pub enum Command {
         json: bool,
     },
     /// Give all matching connections the new congestion control now, without waiting for the comparison
-    Promote,
+    Promote {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// End the canary: new connections get the former congestion control
-    Abort,
+    Abort {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(clap::Args)]
@@ -68,8 +76,8 @@ impl Command {
         match self {
             Self::Start(args) => return start(args),
             Self::Status { json } => show::canary::status(&canary::status()?, json)?,
-            Self::Promote => show::canary::promoted(&canary::promote()?),
-            Self::Abort => show::canary::aborted(&canary::abort()?),
+            Self::Promote { json } => show::canary::promoted(&canary::promote()?, json)?,
+            Self::Abort { json } => show::canary::aborted(&canary::abort()?, json)?,
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -93,7 +101,7 @@ fn start(args: StartArgs) -> Result<ExitCode> {
 }
 
 /// Parses `90s`, `30m` or `2h`.
-fn duration(text: &str) -> std::result::Result<Duration, String> {
+pub fn duration(text: &str) -> std::result::Result<Duration, String> {
     let units = [('s', 1), ('m', 60), ('h', 3600)];
     let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, seconds)));
     let seconds = found.and_then(|(number, seconds)| number.parse::<u32>().ok().map(|n| u64::from(n) * seconds));

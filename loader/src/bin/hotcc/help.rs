@@ -86,7 +86,7 @@ Examples:
 
 pub const POLICY_APPLY_HELP: &str = "\
 With --live, sockets that are already open get the congestion control of the first rule that matches. Their window, ssthresh \
-and RTT estimate stay. Sockets that have chosen for themselves are left alone, as with new ones. For an open socket the kernel \
+and RTT estimate stay, and what both algorithms know of the path. Sockets that have chosen for themselves are left alone, as with new ones. For an open socket the kernel \
 does not record who opened the connection, so `uid` also matches accepted connections, by the user of the process that \
 accepted them.
 
@@ -166,7 +166,8 @@ Examples:
   hotcc paths watch --json                     one line per change";
 
 pub const MIGRATE_HELP: &str = "\
-Connections keep their window, ssthresh and RTT estimate; the algorithm's own per-flow state is reset. Listeners that \
+Connections keep their window, ssthresh and RTT estimate. Bandwidth, least RTT and N are handed over if both \
+algorithms have them; the rest of the algorithm's own per-flow state is reset. Listeners that \
 selected FROM themselves move too; listeners that follow the namespace's default stay on it. If FROM and TO are the \
 same, connections on an older version move to the serving one. To undo, migrate in the opposite direction (this also \
 moves connections that ran TO before).
@@ -186,7 +187,7 @@ Examples:
   hotcc canary start --from cubic --to dtcp --share 5% --match port=443 --for 30m
   hotcc canary status
   hotcc canary promote                         at once, whatever the comparison shows
-  hotcc canary abort";
+  hotcc canary abort --json";
 
 pub const CANARY_START_HELP: &str = "\
 The share expires 30 s after `start` was killed; `start` renews it while it runs. SIGINT and SIGTERM abort the canary. To \
@@ -236,6 +237,16 @@ Examples:
   hotcc flows --peer 10.45.0.0/16 --sort rate --watch
   hotcc flows --cc dtcp --json | jq '.[].state[] | select(.name == \"n_q16\") | .value / 65536'";
 
+pub const TRACE_HELP: &str = "\
+One row for each ACK that reaches a connection while it has data in flight, with the connection's state just before it \
+processes the ACK. CSV can be read while the trace runs; Parquet can be read after it has ended.
+
+Examples:
+  hotcc trace --out flow.csv
+  hotcc trace --out flow.parquet --cc crest --to-prefix 10.45.0.0/16 --for 60s
+  hotcc trace --out busy.parquet --every 10    a tenth of the ACKs of each connection
+  hotcc trace --out - --cc dtcp | cut -d, -f1,7,11   time, window and smoothed RTT";
+
 pub const TOP_HELP: &str = "\
 Keys: 1, 2, 3 or Tab select the view; Space pauses; q, Esc or Ctrl-C leave. Of the flows, s sorts by the next column, S \
 reverses, / filters by address, port or algorithm, and Enter opens one: its rate, SINR, RTT and window over the last 60 \
@@ -249,10 +260,15 @@ Examples:
 pub const EXPORTER_HELP: &str = "\
 An unprivileged process, user 65534, serves HTTP. If that process ends, the exporter exits with status 1.
 
+A browser shows a live view at http://127.0.0.1:9717/. It is read-only. It shows the addresses of all connections of this \
+machine to every user and host that reaches the exporter's address; so it is served on loopback addresses only, unless \
+--page says otherwise. Over SSH: ssh -L 9717:127.0.0.1:9717 HOST.
+
 Examples:
   hotcc exporter                               http://127.0.0.1:9717/metrics
   hotcc exporter --listen 0.0.0.0:9717         all addresses of this host
-  hotcc exporter --listen 9800 --max-links 32";
+  hotcc exporter --listen 9800 --max-links 32
+  hotcc exporter --page never                  only metrics";
 
 #[cfg(test)]
 mod tests {
@@ -282,6 +298,7 @@ mod tests {
             ("rx load", RX_LOAD_HELP),
             ("report", REPORT_HELP),
             ("flows", FLOWS_HELP),
+            ("trace", TRACE_HELP),
             ("top", TOP_HELP),
             ("exporter", EXPORTER_HELP),
         ];

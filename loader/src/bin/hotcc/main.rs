@@ -16,6 +16,7 @@ mod help;
 mod policy;
 mod show;
 mod top;
+mod trace;
 
 /// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
 ///
@@ -122,6 +123,9 @@ enum Command {
     /// Watch connections, algorithms and radio links in the terminal, and change algorithms there
     #[command(after_help = help::TOP_HELP)]
     Top(top::TopArgs),
+    /// Write what each ACK found to a file: windows, RTTs, rates, losses of each connection
+    #[command(after_help = help::TRACE_HELP)]
+    Trace(trace::TraceArgs),
     /// Show a loaded algorithm's tunables and their current values
     #[command(after_help = help::GET_HELP)]
     Get {
@@ -234,15 +238,18 @@ enum Command {
         #[command(subcommand)]
         command: RxCommand,
     },
-    /// Serve Prometheus metrics
+    /// Serve Prometheus metrics, and a page with a live view
     #[command(after_help = help::EXPORTER_HELP)]
     Exporter {
         /// Address to listen on; without a host, 127.0.0.1
         #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
-        /// Maximum number of radio links to export
+        /// Maximum number of radio links to export, and to show on the page
         #[arg(long, default_value_t = 256)]
         max_links: usize,
+        /// When to serve a page with a live view at `/`; it shows the addresses of connections, which the metrics do not
+        #[arg(long, value_name = "WHEN", default_value = "loopback")]
+        page: exporter::PageOn,
     },
     /// Print a completion script
     #[command(after_help = "Example:\n  hotcc completions bash > /etc/bash_completion.d/hotcc")]
@@ -407,6 +414,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             show::switched::migrated(&migrate::migrate(&from, &to, &netns, &chosen, dry_run)?, json)?;
         }
         Command::Flows(args) => flows::flows(&args)?,
+        Command::Trace(args) => return args.run(),
         Command::Top(args) => top::top(&args)?,
         Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,
         Command::Set { name, assignments, json } => {
@@ -450,7 +458,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             RxCommand::Unload { method, json } => show::rx::changed("unloaded", &rx::unload(method)?, json)?,
             RxCommand::Status { json } => show::rx::status(&rx::status()?, json)?,
         },
-        Command::Exporter { listen, max_links } => exporter::serve(exporter::Options { listen, max_links })?,
+        Command::Exporter { listen, max_links, page } => {
+            exporter::serve(exporter::Options { listen, max_links, page })?
+        }
         Command::Completions(args) => {
             args.print(Cli::command()).tried(|| "cannot print the completion script".to_owned())?;
         }

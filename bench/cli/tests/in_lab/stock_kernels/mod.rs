@@ -1,5 +1,6 @@
 //! The tests, by subject.
 
+mod canaries;
 mod cost;
 mod links;
 mod matrix;

@@ -1,7 +1,7 @@
 //! Prints the results of `hotcc canary`.
 
 use super::print::{print_json, row, table};
-use hotcc::canary::{Cohorts, Event, Occasion, Plan, State, Status};
+use hotcc::canary::{Cohorts, Ended, Event, Occasion, Plan, State, Status};
 use hotcc::policy::line;
 use hotcc_host::error::Result;
 use hotcc_host::printable::printable;
@@ -58,18 +58,26 @@ fn planned(plan: &Plan) -> String {
     )
 }
 
-pub fn promoted(rule: &str) {
-    say("promoted: all new connections that match get the new congestion control, until the next `hotcc apply`");
-    keep(&format!("[[policy]]\n{rule}"));
+pub fn promoted(ended: &Ended, json: bool) -> Result<()> {
+    if json {
+        return print_json(ended);
+    }
+    say(&format!("promoted: all new connections that match get {}, until the next `hotcc apply`", ended.to));
+    keep(&ended.policy);
+    Ok(())
 }
 
 fn keep(policy: &str) {
     say(&format!("to keep it, add this before the other rules in {}:\n\n{}", hotcc::declared::FILE, policy.trim_end()));
 }
 
-pub fn aborted(before: &Status) {
-    let why = if before.state == State::Expired { "it had expired" } else { "it was running" };
-    say(&format!("aborted ({why}): new connections get {} again", before.from));
+pub fn aborted(ended: &Ended, json: bool) -> Result<()> {
+    if json {
+        return print_json(ended);
+    }
+    let why = if ended.was == State::Expired { "it had expired" } else { "it was running" };
+    say(&format!("aborted ({why}): new connections get {} again", ended.from));
+    Ok(())
 }
 
 /// Prints an event. A closed pipe does not end the canary.
@@ -89,7 +97,10 @@ pub fn event(event: &Event, json: bool) {
             say(&format!("step {step}: {} ended", counts(*connections)));
         }
         Occasion::Verdict { step, verdict } => say(&format!("step {step}: {}", verdict.explain())),
-        Occasion::End { state, reason, policy } => {
+        Occasion::Dropped { step, dropped_records } => {
+            say(&format!("step {step}: began again, because {dropped_records} connections so far were not compared"));
+        }
+        Occasion::End { state, reason, policy, .. } => {
             say(&format!("{}: {reason}", state.name().replace('_', " ")));
             if !policy.is_empty() {
                 keep(policy);

@@ -100,8 +100,10 @@ pub fn applied(difference: &Difference, moved: Option<Moved>, json: bool) -> Res
     super::declared::difference(difference, false)?;
     let Some(moved) = moved else { return Ok(()) };
     say!("open sockets:");
+    let kept = moved.learned.text().unwrap_or_else(|| "-".to_owned());
     table(&[
         row(["   moved", &moved.moved.to_string()]),
+        row(["   of them, kept what their former algorithm had learned", &kept]),
         row(["   already as their rule says", &moved.same.to_string()]),
         row(["   left alone: they have a choice of their own", &moved.left_alone.to_string()]),
         row(["   not moved: the congestion control is not loaded", &moved.unavailable.to_string()]),

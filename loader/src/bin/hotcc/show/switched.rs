@@ -3,6 +3,7 @@
 use super::print::{print_json, say, warn};
 use hotcc::ops::migrate::{Left, Migrated, Moved, MovedIn};
 use hotcc::ops::{Outcome, Unloaded};
+use hotcc::sockets::learned::Learned;
 use hotcc::tunables::present::Changed;
 use hotcc_host::error::Result;
 
@@ -49,6 +50,7 @@ pub fn outcome_lines(verb: &str, outcome: &Outcome) -> Vec<String> {
     }
     if let Some(moved) = outcome.moved {
         line!(lines, "  open sockets moved to the new version: {}", moved.moved);
+        kept(&mut lines, &moved.learned);
         if moved.failed > 0 {
             line!(lines, "  open sockets that the kernel refused to move: {}", moved.failed);
         }
@@ -58,6 +60,13 @@ pub fn outcome_lines(verb: &str, outcome: &Outcome) -> Vec<String> {
         line!(lines, "  connections that keep their version until they close: {n} ({how} moves them)");
     }
     lines
+}
+
+/// Describes what moved sockets kept.
+fn kept(lines: &mut Vec<String>, learned: &Learned) {
+    if let Some(kept) = learned.text() {
+        line!(lines, "  of them, sockets that kept what their former algorithm had learned: {kept}");
+    }
 }
 
 pub fn unloaded(unloaded: &Unloaded, json: bool) -> Result<()> {
@@ -113,8 +122,9 @@ pub fn migrated_lines(migrated: &Migrated) -> Vec<String> {
             sockets.failed
         );
     }
+    kept(&mut lines, &sockets.learned);
     for ns in namespaces {
-        let MovedIn { netns, sockets: Moved { moved, failed }, .. } = ns;
+        let MovedIn { netns, sockets: Moved { moved, failed, .. }, .. } = ns;
         line!(lines, "  network namespace {netns}: {would}moved {moved}, refused {failed}");
     }
     for Left { reason, sockets } in left {

@@ -3,7 +3,6 @@
 use super::sample::View;
 use super::state::{Action, Column, FlowId, Mode, Point, Top, Wanted};
 use hotcc_host::printable::printable;
-use hotcc_radio_map::Freshness;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
@@ -204,17 +203,12 @@ fn links(frame: &mut Frame, area: Rect, top: &Top) {
     ];
     table(frame, area, &heads, top.selected, top.links.len(), |i| {
         let l = &top.links[i];
-        let state = match l.freshness {
-            Freshness::Fresh => "fresh",
-            Freshness::Stale => "stale",
-            Freshness::Never => "never",
-        };
         vec![
             l.peers.clone(),
             or_dash(decimal(l.sinr_db)),
             or_dash(decimal(l.average_db)),
             or_dash(l.age_ms),
-            state.to_owned(),
+            l.state.to_owned(),
             or_dash(decimal(mbps(l.capacity_bps))),
             l.source.to_owned(),
             l.feeder.map_or_else(|| "gone".to_owned(), |pid| pid.to_string()),

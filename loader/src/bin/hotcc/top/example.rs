@@ -1,10 +1,10 @@
 //! A made-up state for the tests of `hotcc top`, keys pressed in it, and its picture.
 
 use super::draw::draw;
-use super::sample::{Algorithm, Flow, Link, Sample, View};
+use super::sample::{Algorithm, Sample, View};
 use super::state::{Next, Top};
+use hotcc::live::{Flow, Link};
 use hotcc::sockets::flows::Connection;
-use hotcc_radio_map::Freshness;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -30,7 +30,7 @@ pub fn flow(port: u16, cc: &str, rate_bps: u64) -> Flow {
         state: Vec::new(),
         pep: None,
     };
-    Flow { connection, sinr_db: None }
+    Flow { connection, sinr_db: None, slot: None }
 }
 
 pub fn top() -> Top {
@@ -70,19 +70,21 @@ pub fn top() -> Top {
     };
     top.update(Sample::Algorithms(vec![dtcp, cubic]));
     top.view = View::Links;
-    let link = |peers: &str, age_ms, freshness, feeder| Link {
+    let link = |peers: &str, age_ms, state, feeder| Link {
+        slot: 0,
         peers: peers.to_owned(),
         sinr_db: Some(11.5),
         average_db: Some(9.8),
         age_ms: Some(age_ms),
-        freshness,
+        state,
         capacity_bps: Some(52_000_000),
         source: "trace",
         feeder,
+        updates: 1,
     };
     top.update(Sample::Links(vec![
-        link("203.0.113.7/32", 40, Freshness::Fresh, Some(812)),
-        link("203.0.113.128/25", 8_200, Freshness::Stale, None),
+        link("203.0.113.7/32", 40, "fresh", Some(812)),
+        link("203.0.113.128/25", 8_200, "stale", None),
     ]));
     top.view = View::Flows;
     top

@@ -10,10 +10,10 @@ mod sample;
 mod state;
 
 use crate::show::switched::{migrated_lines, migration_warnings, outcome_lines};
+use hotcc::live::paced;
 use hotcc::ops::{self, Outcome, Tunables, migrate::migrate};
 use hotcc::policy::Chosen;
 use hotcc_host::error::{Error, Result, Tried};
-use nix::time::{ClockId, clock_gettime};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use sample::Sampler;
@@ -25,10 +25,6 @@ use std::time::{Duration, Instant};
 
 /// Longest time without a look at whether a signal has arrived.
 const SIGNAL_CHECK: Duration = Duration::from_millis(250);
-/// Samples are this many times as far apart as the CPU time that one takes, so that they stay at 4 % of a core; keys and
-/// wake-ups add to that.
-const REST: u32 = 25;
-
 #[derive(clap::Args)]
 pub struct TopArgs {
     /// Time between samples, seconds, 0.1 to 3600; longer if samples would otherwise take over 4 % of a core
@@ -62,14 +58,17 @@ fn run(mut terminal: DefaultTerminal, sampler: &Sampler, ended: &AtomicBool, int
     let (mut due, mut at_once) = (Instant::now(), true);
     while !ended.load(Relaxed) {
         if at_once || (!top.paused && Instant::now() >= due) {
-            let (began, before) = (Instant::now(), cpu_time()?);
-            match sampler.take(top.view) {
-                Ok(sample) => top.update(sample),
-                Err(error) => top.message = lines(&error),
-            }
-            terminal.draw(|frame| draw::draw(frame, &top)).tried(failed)?;
-            top.every = interval.max((cpu_time()? - before) * REST);
-            (due, at_once) = (began + top.every, false);
+            let began = Instant::now();
+            let (drawn, every) = paced(interval, || {
+                match sampler.take(top.view) {
+                    Ok(sample) => top.update(sample),
+                    Err(error) => top.message = lines(&error),
+                }
+                terminal.draw(|frame| draw::draw(frame, &top)).map(drop).tried(failed)
+            })?;
+            drawn?;
+            top.every = every;
+            (due, at_once) = (began + every, false);
             hotcc::failpoint::panic("top");
         }
         let wait = if top.paused { SIGNAL_CHECK } else { due.saturating_duration_since(Instant::now()) };
@@ -94,11 +93,6 @@ fn run(mut terminal: DefaultTerminal, sampler: &Sampler, ended: &AtomicBool, int
         terminal.draw(|frame| draw::draw(frame, &top)).tried(failed)?;
     }
     Ok(())
-}
-
-/// Returns the CPU time of this process, all threads.
-fn cpu_time() -> Result<Duration> {
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).tried(|| "cannot read the CPU time".to_owned())
 }
 
 /// Does what the command of the same name does, and returns what it answers.

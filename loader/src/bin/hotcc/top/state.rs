@@ -1,6 +1,7 @@
 //! The state of `hotcc top`: what is shown, in which order, and what a key does.
 
-use super::sample::{Algorithm, Flow, Link, Sample, View};
+use super::sample::{Algorithm, Sample, View};
+use hotcc::live::{Flow, Link};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::cmp::Ordering;
 use std::collections::{HashMap, VecDeque};

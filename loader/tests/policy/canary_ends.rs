@@ -1,0 +1,78 @@
+//! Tests how `hotcc canary` promotes and aborts.
+
+use crate::canary::{Canary, HALF, RULE, state, until};
+use crate::common::*;
+use crate::ruled::Ruled;
+use nix::sys::signal::Signal;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Opens connections without pause while `work` runs, and returns the congestion controls of their clients, in order,
+/// from the first client of the canary.
+fn opened_while(ruled: &Ruled, work: impl FnOnce()) -> Vec<String> {
+    // only the clients' ends match
+    ruled.ns.sh("ip route replace local 10.2.0.1 dev lo table local src 10.1.0.1");
+    let listener = ruled.listen("10.2.0.1:0");
+    let stop = AtomicBool::new(false);
+    let opened: Vec<String> = std::thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            let mut opened = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                opened.push(ruled.ends(&listener).0);
+            }
+            opened
+        });
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        stop.store(true, Ordering::Relaxed); // also if `work` failed: otherwise the test would never end
+        let opened = opened.join().unwrap();
+        worked.unwrap();
+        opened
+    });
+    opened.into_iter().skip_while(|cc| cc != "po_west").collect()
+}
+
+/// Returns the length of the longest run of connections without the canary's congestion control.
+fn longest_without(opened: &[String]) -> usize {
+    opened.split(|cc| cc == "po_west").map(<[String]>::len).max().unwrap_or(0)
+}
+
+#[test]
+fn a_promotion_gives_no_new_connection_the_former_one() {
+    // at a share of 50 %, the probability of a longer run is 2^-40
+    const LONGEST_BY_CHANCE: usize = 40;
+    let Some(ruled) = Ruled::new("a_promotion_gives_no_new_connection_the_former_one") else { return };
+    ruled.apply(&[RULE]);
+    let by_hand = opened_while(&ruled, || {
+        let _canary = Canary::running(&ruled, "po_west", &HALF);
+        ok(&["canary", "promote"]);
+    });
+    ruled.apply(&[RULE]);
+    let always_holds = ["--guard", "duration_p50 <= 1000 * control", "--min-connections", "50"];
+    let by_itself = opened_while(&ruled, || {
+        let end = Canary::spawn(&ruled, "po_west", &[&HALF[..], &always_holds].concat(), "").ended();
+        assert_eq!(end.0.code(), Some(0), "{}", end.1);
+    });
+    for opened in [by_hand, by_itself] {
+        let longest = longest_without(&opened);
+        println!("{} connections, at most {longest} in a row without it", opened.len());
+        assert!(opened.len() > 100 && longest <= LONGEST_BY_CHANCE, "{longest} of {}", opened.len());
+    }
+}
+
+#[test]
+fn promote_and_abort_print_an_object() {
+    let Some(ruled) = Ruled::new("promote_and_abort_print_an_object") else { return };
+    ruled.apply(&[RULE]);
+    let aborted = |was: &str| serde_json::json!({ "state": "aborted", "was": was, "from": "reno", "to": "po_west", "policy": "" });
+    let _canary = Canary::running(&ruled, "po_west", &HALF);
+    assert_eq!(json(&["canary", "abort", "--json"]), aborted("running"));
+    let canary = Canary::running(&ruled, "po_west", &[&HALF[..], &["--expiry", "1s"]].concat());
+    canary.signal(Signal::SIGKILL);
+    until("it expires", || state() == "expired");
+    assert_eq!(json(&["canary", "abort", "--json"]), aborted("expired"));
+    let mut canary = Canary::running(&ruled, "po_west", &HALF);
+    let told = json(&["canary", "promote", "--json"]);
+    assert_eq!((&told["state"], &told["was"], &told["to"]), (&"promoted".into(), &"running".into(), &"po_west".into()));
+    let policy = told["policy"].as_str().unwrap();
+    assert!(policy.starts_with("[[policy]]\n") && policy.contains("congestion_control = \"po_west\""), "{told}");
+    assert_eq!(canary.ended().1["state"], "promoted");
+}
