@@ -166,7 +166,7 @@ hotcc-bench lab --sim --one-seed --out /tmp/results /usr/share/hotcc/scenarios/d
 
 /// Returns whether the lab wrote a report below this directory.
 fn has_report(directory: &Path) -> bool {
-    succeed(Command::new("find").arg(directory).args(["-name", "report.html", "-size", "+9k"])) != ""
+    !succeed(Command::new("find").arg(directory).args(["-name", "report.html", "-size", "+9k"])).is_empty()
 }
 
 /// With the packages that `just package` makes: a clean Debian has what they need.
