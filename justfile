@@ -143,7 +143,7 @@ test-package:
 
 # Build the container image localhost/hotcc of the static programs.
 image: package
-    podman build --tag localhost/hotcc --file deploy/container/Containerfile target/x86_64-unknown-linux-musl/release
+    podman build --tag localhost/hotcc --file deploy/container/Containerfile "${CARGO_TARGET_DIR:-target}/x86_64-unknown-linux-musl/release"
 
 # Remove everything that was built.
 clean:

@@ -2,8 +2,8 @@
 # Makes in target/package, as .deb and .rpm, the packages hotcc and hotcc-bench, and SHA256SUMS. Their files are listed in
 # loader/Cargo.toml and bench/cli/Cargo.toml.
 #
-# The programs of hotcc are static. They are linked with musl, as a static glibc loads plug-ins of the system's libc to look up groups and hosts, and
-# crashes in them. libelf and zlib are compiled from the sources that libbpf-sys carries: elfutils' own build refuses musl.
+# The programs of hotcc are static. They are linked with musl, as a static glibc loads plug-ins of the system's libc to look up
+# groups and hosts, and crashes in them. libelf and zlib are compiled from the sources that libbpf-sys carries: elfutils' own build refuses musl.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +12,8 @@ readonly TARGET=x86_64-unknown-linux-musl
 readonly TOOLS=(cargo-deb@3.8.0 cargo-generate-rpm@0.21.1)
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TARGET_DIR
-readonly tools=$CARGO_TARGET_DIR/tools programs=$CARGO_TARGET_DIR/$TARGET/release output=$CARGO_TARGET_DIR/package lab=$CARGO_TARGET_DIR/release
+readonly tools=$CARGO_TARGET_DIR/tools programs=$CARGO_TARGET_DIR/$TARGET/release
+readonly lab=$CARGO_TARGET_DIR/release output=$CARGO_TARGET_DIR/package
 
 die() {
 	printf 'package.sh: %s\n' "$@" >&2

@@ -29,7 +29,7 @@ struct trace_job {
 	u8 peers[16];		   /* a prefix; bits beyond it are 0 */
 	u8 peers_mask[16];	   /* 0: any */
 	u32 every;		   /* of each connection's ACKs, record one of so many; at least 1 */
-	u32 pad;
+	u32 v6_only;		   /* the prefix is one of IPv6, and does not contain mapped IPv4 addresses */
 };
 
 struct trace_job job SEC(".data") = {};
@@ -87,6 +87,8 @@ static __always_inline bool is_wanted_peer(const u8 *peer)
 {
 	const u64 *address = (const u64 *)peer, *prefix = (const u64 *)job.peers, *mask = (const u64 *)job.peers_mask;
 
+	if (job.v6_only && !address[0] && ((const u32 *)peer)[2] == 0xffff0000)
+		return false;
 	return (address[0] & mask[0]) == prefix[0] && (address[1] & mask[1]) == prefix[1];
 }
 
@@ -110,7 +112,7 @@ static __always_inline void read_state(struct tcp_sock *tp, struct ack_record *r
 
 	record->snd_cwnd = tp->snd_cwnd;
 	record->snd_ssthresh = tp->snd_ssthresh;
-	record->in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+	record->in_flight = tcp_in_flight(tp);
 	record->srtt_us = tp->srtt_us >> 3;
 	record->rtt_us = core_field_exists(struct tcp_sock___rack, rack.rtt_us) ? with_rack->rack.rtt_us : 0;
 	record->min_rtt_us = tp->rtt_min.s[0].v;
@@ -130,7 +132,7 @@ static __always_inline void read_state(struct tcp_sock *tp, struct ack_record *r
 SEC("tp_btf/tcp_probe") int BPF_PROG(trace_ack, struct sock *sk, struct sk_buff *skb)
 {
 	struct ack_record *record;
-	struct endpoints ends;
+	struct endpoints ends __attribute__((aligned(8))); /* is_wanted_peer reads words of 8 bytes */
 	struct socket_cc cc;
 	struct tcp_sock *tp;
 	u64 *count;

@@ -23,9 +23,16 @@ static __always_inline long move_socket(struct tcp_sock *tp, char *cc_name, stru
 
 	if (!learned)
 		return -1; /* an array always has the entry */
-	*learned = (struct hotcc_learned_v1){ .socket = (u64)tp };
+	/* The name first: what another move on this processor leaves after that is cleared, or has its own name. */
+	WRITE_ONCE(learned->socket, (u64)tp);
+	WRITE_ONCE(learned->bandwidth_q8, 0);
+	WRITE_ONCE(learned->n_q16, 0);
+	WRITE_ONCE(learned->base_us, 0);
+	WRITE_ONCE(learned->taken, 0);
 	result = bpf_setsockopt(tp, SOL_TCP, TCP_CONGESTION, cc_name, CC_NAME_MAX);
-	learned->socket = 0;
+	if (READ_ONCE(learned->socket) != (u64)tp)
+		return result;
+	WRITE_ONCE(learned->socket, 0);
 	counts->bandwidth += (learned->taken & LEARNED_BANDWIDTH) != 0;
 	counts->base_rtt += (learned->taken & LEARNED_BASE) != 0;
 	counts->n += (learned->taken & LEARNED_N) != 0;

@@ -50,8 +50,8 @@ pub fn row(subject: &Subject, next: &Subject, bytes: u64) -> Row {
     Row { algorithm: cc.to_owned(), steps }
 }
 
-/// Applies a policy rule, carries traffic under it, reads its figures, traces its ACKs, moves an open connection by another rule, runs a
-/// canary until its time limit, and removes the rules.
+/// Applies a policy rule, carries traffic under it, reads its figures, traces its ACKs, moves an open connection by
+/// another rule, runs a canary until its time limit, and removes the rules.
 pub fn policy_row(bytes: u64) -> Row {
     let mut steps = Vec::new();
     let mut open = None;

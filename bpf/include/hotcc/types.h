@@ -25,6 +25,7 @@ typedef _Bool bool;
 #define min(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ < b_ ? a_ : b_; })
 #define max(a, b) ({ __typeof__(a) a_ = (a); __typeof__(b) b_ = (b); a_ > b_ ? a_ : b_; })
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile __typeof__(x) *)&(x) = (value))
 
 enum {
 	BPF_MAP_TYPE_HASH = 1,

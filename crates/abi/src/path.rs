@@ -59,8 +59,14 @@ impl PathKey {
         if prefix_len >= self.prefix_len {
             return self;
         }
-        let kept = !u128::MAX.checked_shr(prefix_len).unwrap_or(0);
-        Self { prefix_len, addr: (u128::from_be_bytes(self.addr) & kept).to_be_bytes() }
+        let mask = u128::from_be_bytes(Self { prefix_len, ..self }.mask());
+        Self { prefix_len, addr: (u128::from_be_bytes(self.addr) & mask).to_be_bytes() }
+    }
+
+    /// Returns the prefix's significant bits as ones.
+    #[must_use]
+    pub fn mask(self) -> [u8; 16] {
+        (!u128::MAX.checked_shr(self.prefix_len).unwrap_or(0)).to_be_bytes()
     }
 
     /// Whether this is a prefix of IPv4 addresses.

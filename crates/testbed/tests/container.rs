@@ -68,8 +68,9 @@ impl Drop for Running {
     }
 }
 
-/// Returns the command that runs a container of a pod as the kubelet would; `config` has the ConfigMap's files.
-fn podman(container: &Value, pod: &Value, config: &Path, name: &str) -> Command {
+/// Returns the command that runs a container of a pod as the kubelet would; `config` has the ConfigMap's files, `node` is
+/// the node's address.
+fn podman(container: &Value, pod: &Value, config: &Path, node: &str, name: &str) -> Command {
     let mut podman = Command::new("podman");
     podman.args(["run", "--rm", "--name", name, "--network", "host", "--pid", "host", "--read-only"]);
     // runc, as crun refuses hosts with both versions of cgroups; limits, as podman would raise them
@@ -95,7 +96,7 @@ fn podman(container: &Value, pod: &Value, config: &Path, name: &str) -> Command 
         podman.arg("--volume").arg(format!("{}:{}:{options}", host.display(), mount["mountPath"].as_str().unwrap()));
     }
     podman.arg(container["image"].as_str().unwrap());
-    podman.args(texts(&container["args"]).iter().map(|argument| argument.replace("$(NODE)", "127.0.0.1")));
+    podman.args(texts(&container["args"]).iter().map(|argument| argument.replace("$(NODE)", node)));
     podman
 }
 
@@ -129,12 +130,12 @@ fn the_image_applies_a_nodes_rules_and_is_scraped() {
     build.args(["build", "--quiet", "--tag", IMAGE, "--file"]).arg(deploy().join("container/Containerfile"));
     succeed(build.arg(&programs));
 
-    // the manifests with rules of this test, and a port that is free here
+    // the manifests with rules of this test
     let directory = scratch.path().join("kubernetes");
     succeed(Command::new("cp").arg("-r").arg(deploy().join("kubernetes")).arg(&directory));
-    let (metrics, service) = (free_port(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let daemon_set = directory.join("daemonset.yaml");
-    fs::write(&daemon_set, fs::read_to_string(&daemon_set).unwrap().replace("9717", &metrics.to_string())).unwrap();
+    let service = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let node = address.to_string(); // with a port, as the exporter's own may be taken here
     let port = service.local_addr().unwrap().port();
     let rules = format!("[[algorithm]]\nobject = 'crest'\n[[policy]]\nport = {port}\ncongestion_control = 'crest'\n");
     fs::write(directory.join("hotcc.toml"), rules).unwrap();
@@ -147,14 +148,13 @@ fn the_image_applies_a_nodes_rules_and_is_scraped() {
 
     fs::create_dir_all("/run/hotcc").unwrap();
     let pod = &of_kind(&objects, "DaemonSet")["spec"]["template"]["spec"];
-    let said = succeed(&mut podman(&pod["initContainers"][0], pod, &config, "hotcc-test-apply"));
+    let said = succeed(&mut podman(&pod["initContainers"][0], pod, &config, &node, "hotcc-test-apply"));
     assert!(said.contains("load algorithm crest") && said.contains("the kernel is as"), "{said}");
     let connection = TcpStream::connect(service.local_addr().unwrap()).unwrap();
     assert_eq!(getsockopt(&connection, TcpCongestion).unwrap().to_string_lossy().trim_end_matches('\0'), "crest");
 
-    let mut exporter = podman(&pod["containers"][0], pod, &config, "hotcc-test-exporter");
+    let mut exporter = podman(&pod["containers"][0], pod, &config, &node, "hotcc-test-exporter");
     let exporter = Running(exporter.stdout(Stdio::null()).spawn().unwrap(), "hotcc-test-exporter");
-    let address = SocketAddr::from(([127, 0, 0, 1], metrics));
     let page = (0..100).find_map(|_| {
         std::thread::sleep(Duration::from_millis(200));
         Some(http::get(address, "/metrics").ok()?.1)

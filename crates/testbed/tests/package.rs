@@ -96,6 +96,10 @@ fn both_packages_have_the_same_files() {
         let mode = if asset.source.ends_with("feeder.toml") { "640".into() } else { asset.mode };
         Asset { dest, mode, ..asset }
     };
+    let version = env!("CARGO_PKG_VERSION");
+    let (lab, lab_rpm) = (debian::metadata("bench/cli", "deb"), debian::metadata("bench/cli", "generate-rpm"));
+    assert!(lab["depends"].as_str().unwrap().contains(&format!("hotcc (= {version})")), "{lab}");
+    assert_eq!(lab_rpm["requires"]["hotcc"].as_str(), Some(&*format!("= {version}")));
     for directory in ["loader", "bench/cli"] {
         let deb: Vec<Asset> = debian::assets(&debian::metadata(directory, "deb")).into_iter().map(in_rpm).collect();
         assert_eq!(deb, debian::assets(&debian::metadata(directory, "generate-rpm")));

@@ -265,7 +265,8 @@ pub(super) enum Outcome {
 
 /// Ends the canary. Returns the text of the rule that remains, if any. Call it with the lock held.
 fn conclude(outcome: Outcome) -> Result<String> {
-    let mut entry = canary::state()?;
+    let before = canary::state()?;
+    let mut entry = before;
     (entry.state, entry.share) = match outcome {
         Outcome::Promote => (canary_state::PROMOTED, u32::MAX),
         Outcome::RollBack => (canary_state::ROLLED_BACK, 0),
@@ -276,8 +277,11 @@ fn conclude(outcome: Outcome) -> Result<String> {
     // from now on, all new connections get the new congestion control, or the former one
     canary::set_state(&entry)?;
     failpoint::kill("canary-concluded");
-    let rule =
-        if outcome == Outcome::Promote { canary::promote()? } else { canary::withdraw().map(|()| String::new())? };
+    let rule = match outcome {
+        // if the kernel refuses the rule, the canary goes on with its share
+        Outcome::Promote => canary::promote().inspect_err(|_| drop(canary::set_state(&before)))?,
+        Outcome::RollBack | Outcome::Abort => canary::withdraw().map(|()| String::new())?,
+    };
     failpoint::kill("canary-ended");
     Ok(rule)
 }

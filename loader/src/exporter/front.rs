@@ -46,8 +46,8 @@ pub(super) struct Front {
 }
 
 impl Front {
-    /// Starts the process, which serves on `listener`; `html` is the page at `/`. Call it while this process has a single thread, and has the
-    /// capabilities to change its user and groups.
+    /// Starts the process, which serves on `listener`; `html` is the page at `/`. Call it while this process has a single
+    /// thread, and has the capabilities to change its user and groups.
     pub(super) fn start(listener: TcpListener, html: Option<Html>) -> Result<Self> {
         let tried = || "cannot start the HTTP process".to_owned();
         let (metrics, asks_metrics) = UnixStream::pair().tried(tried)?;

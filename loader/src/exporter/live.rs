@@ -1,4 +1,4 @@
-//! The data of the page: what the kernel has now, collected only while somebody asks.
+//! The data of the page: what the kernel has now, collected only on request.
 
 use super::scrape::algorithms;
 use crate::canary::{self, Status};

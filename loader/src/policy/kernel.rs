@@ -55,15 +55,28 @@ pub(crate) enum Replaced {
 
 /// Returns the rules that apply, or `None` if there are none.
 pub(crate) fn current() -> Result<Option<Current>> {
-    let Some((_, program)) = attached()? else { return Ok(None) };
-    let current = read_current(program)?;
-    current.map(Some).ok_or_else(|| Error::failed("the policy in the kernel is of another version of hotcc"))
+    of_attached(|program| {
+        let current = read_current(program)?;
+        current.ok_or_else(|| Error::failed("the policy in the kernel is of another version of hotcc"))
+    })
 }
 
 /// Returns the rules that apply, or `None` if another version of hotcc created them.
 pub(crate) fn running() -> Result<Option<Vec<(RuleEntry, TextEntry)>>> {
-    let Some((_, program)) = attached()? else { return Ok(Some(Vec::new())) };
-    Ok(read_current(program)?.map(|current| current.entries))
+    let read = of_attached(|program| Ok(read_current(program)?.map(|current| current.entries)))?;
+    Ok(read.unwrap_or_else(|| Some(Vec::new())))
+}
+
+/// Reads the program that is attached. Commands that only read hold no lock: if another command replaces the program
+/// meanwhile, reads the new one.
+fn of_attached<T>(read: impl Fn(u32) -> Result<T>) -> Result<Option<T>> {
+    loop {
+        let Some((_, program)) = attached()? else { return Ok(None) };
+        match read(program) {
+            Err(_) if attached()?.is_none_or(|(_, now)| now != program) => {}
+            read => return read.map(Some),
+        }
+    }
 }
 
 impl Current {
@@ -109,6 +122,10 @@ fn attached() -> Result<Option<(Link, u32)>> {
 
 fn read_current(program: u32) -> Result<Option<Current>> {
     let maps = maps_of(program)?;
+    // programs of former versions keep marks elsewhere, and have other keys in their sets of prefixes
+    if !maps.iter().any(|map| map.name() == pins::POLICY_SOCKET) {
+        return Ok(None);
+    }
     let (rules, texts, counts) = (read::<RuleEntry>(&maps, RULES)?, read(&maps, TEXTS)?, read(&maps, COUNTS)?);
     let (Some(rules), Some(texts), Some(counts)) = (rules, texts, counts) else { return Ok(None) };
     Ok(Some(Current { program, entries: rules.into_iter().zip(texts).collect(), counts }))

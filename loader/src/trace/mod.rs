@@ -70,19 +70,18 @@ struct Job {
     peers: [u8; 16],
     peers_mask: [u8; 16],
     every: u32,
-    pad: u32,
+    v6_only: u32,
 }
 
 impl Job {
     fn new(options: &Options) -> Self {
         let peers = options.to_prefix.unwrap_or(PathKey::ALL_V6);
-        let mask = !u128::MAX.checked_shr(peers.prefix_len).unwrap_or(0);
         Self {
             cc_name: options.cc.as_deref().map_or([0; 16], padded),
             peers: peers.addr,
-            peers_mask: mask.to_be_bytes(),
+            peers_mask: peers.mask(),
             every: options.every.max(1),
-            pad: 0,
+            v6_only: options.to_prefix.is_some_and(|prefix| !prefix.is_v4()).into(),
         }
     }
 }
@@ -216,6 +215,9 @@ mod tests {
         let of = job(Some("192.0.2.0/24"));
         assert_eq!(of.peers_mask, (u128::MAX << 8).to_be_bytes());
         assert_eq!(of.peers[10..], [0xff, 0xff, 192, 0, 2, 0]);
-        assert_eq!(job(Some("2001:db8::1")).peers_mask, [0xff; 16]);
+        assert_eq!(
+            (job(Some("2001:db8::1")).peers_mask, job(Some("::/0")).v6_only, job(None).v6_only),
+            ([0xff; 16], 1, 0)
+        );
     }
 }

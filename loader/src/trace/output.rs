@@ -1,7 +1,6 @@
 //! The file of a trace: CSV or Parquet.
 
 use super::record::Row;
-use clap::ValueEnum;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 const GROUP_ROWS: usize = 65_536;
 
 /// Format of a trace's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Comma-separated values, with the names of the columns in the first line.
     Csv,
@@ -48,7 +47,7 @@ impl Output {
         let schema = (&[] as &[Row]).schema().map_err(from_parquet)?;
         Ok(match format {
             Format::Csv => {
-                // here, as the file of a trace without ACKs has the names too
+                // written here, so that the file of a trace without ACKs has them, too
                 let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(sink);
                 writer.write_record(schema.get_fields().iter().map(|column| column.name()))?;
                 Self::Csv(writer)

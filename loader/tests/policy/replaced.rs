@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Connections open, carry data and close while two sets of rules replace each other. In both, the rule that decides is the
-/// last of many: a socket that met a part of a set would keep the default.
+/// last of many: a socket that met a part of a set would keep the default. Who reads the rules meanwhile sees one set.
 #[test]
 fn rules_are_replaced_whole_under_traffic() {
     const REPLACEMENTS: usize = 20;
@@ -34,6 +34,12 @@ fn rules_are_replaced_whole_under_traffic() {
             }
             seen
         });
+        let reader = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let shown = json(&["policy", "show", "--json"]);
+                assert_eq!(shown["rules"].as_array().unwrap().len(), others.len() + 1);
+            }
+        });
         let applied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for n in 1..=REPLACEMENTS {
                 apply(&sets[n % 2]);
@@ -41,6 +47,7 @@ fn rules_are_replaced_whole_under_traffic() {
         }));
         stop.store(true, Ordering::Relaxed); // also if `apply` failed: otherwise the test would never end
         let seen = traffic.join().unwrap();
+        reader.join().unwrap();
         applied.unwrap();
         seen
     });

@@ -6,7 +6,7 @@ use hotcc::{declared, doctor, exporter, paths, report, rx, status};
 use hotcc_abi::path::PathKey;
 use hotcc_host::error::{Result, Tried};
 use hotcc_host::printable::printable;
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,6 +30,8 @@ struct Cli {
     command: Command,
 }
 
+/// Port of `hotcc exporter`.
+const DEFAULT_PORT: u16 = 9717;
 /// Exit code of `hotcc diff` if the kernel is not as declared.
 const DIFFERENT: u8 = 5;
 
@@ -241,7 +243,7 @@ enum Command {
     /// Serve Prometheus metrics, and a page with a live view
     #[command(after_help = help::EXPORTER_HELP)]
     Exporter {
-        /// Address to listen on; without a host, 127.0.0.1
+        /// Address to listen on; without a host, 127.0.0.1; without a port, 9717
         #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
         /// Maximum number of radio links to export, and to show on the page
@@ -323,12 +325,15 @@ enum RxCommand {
     },
 }
 
-/// `IP:PORT`, `HOST:PORT`, `:PORT` or `PORT`.
+/// `IP:PORT`, `HOST:PORT`, `IP`, `:PORT` or `PORT`.
 fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
-    let forms = "expected IP:PORT (IPv6: [IP]:PORT), HOST:PORT, :PORT or PORT";
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::from((address, DEFAULT_PORT)));
+    }
+    let forms = "expected IP:PORT (IPv6: [IP]:PORT), HOST:PORT, IP, :PORT or PORT";
     let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(|why| format!("{why}; {forms}"))?.collect();
     let first = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
     first.copied().ok_or_else(|| format!("the host has no address; {forms}"))
@@ -518,11 +523,13 @@ mod tests {
             ("[::1]:9718", "[::1]:9718"),
             (":9718", "127.0.0.1:9718"),
             ("9718", "127.0.0.1:9718"),
+            ("192.0.2.1", "192.0.2.1:9717"),
+            ("::1", "[::1]:9717"),
             ("localhost:9718", "127.0.0.1:9718"),
         ] {
             assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");
         }
-        for text in ["", ":", "127.0.0.1", "localhost", "::1", "127.0.0.1:65536", "70000"] {
+        for text in ["", ":", "localhost", "127.0.0.1:65536", "70000"] {
             let said = listen_address(text).unwrap_err();
             assert!(said.contains("expected IP:PORT"), "{text}: {said}");
         }

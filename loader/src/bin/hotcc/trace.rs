@@ -90,5 +90,5 @@ impl TraceArgs {
 fn line(summary: &Summary) -> String {
     let Summary { acks, connections, dropped, duration_s } = summary;
     let plural = if *connections == 1 { "" } else { "s" };
-    format!("{acks} ACKs of {connections} connection{plural} in {duration_s:.1} s, {dropped} not recorded")
+    format!("{acks} ACKs of {connections} connection{plural} in {duration_s:.1} s, {dropped} lost")
 }

@@ -51,7 +51,7 @@ async function poll() {
     if (!paused && take(sample, view.flow)) drawAll();
     wait = sample.period_ms;
   } catch (error) {
-    lost(error);
+    if (!paused) lost(error);
     wait = Math.min(LONGEST_WAIT_MS, 250 * 2 ** failures);
   }
   asking = false;
@@ -75,7 +75,7 @@ function theme(name) {
   put(at("theme"), `Theme: ${name}`);
 }
 
-/** Returns the theme that was chosen before; a browser may forbid to remember it. */
+/** Returns the theme that was chosen before; the browser may block storage. */
 function remembered() {
   try {
     return localStorage.getItem("theme");

@@ -247,6 +247,8 @@ function drawCanary() {
 function drawTiles() {
   const s = model.sample;
   put(at("tile-connections"), whole(s.connections?.total));
+  const { total = 0, first = [] } = s.connections ?? {};
+  put(at("tile-goodput-of"), total > first.length ? "Goodput of those shown, Mbit/s" : "Goodput, Mbit/s");
   put(at("tile-goodput"), mbps(model.goodput_bps));
   const fresh = [...model.links.values()].filter((l) => l.state === "fresh").length;
   put(at("tile-links"), s.links ? `${whole(fresh)} of ${whole(s.links.total)}` : "–");
