@@ -29,12 +29,13 @@ test *args:
         apart="--skip stock_kernels::"
         set -m
         chrt --idle 0 cargo test --workspace --test in_lab -- --show-output >"$log.lab" 2>&1 &
-        trap 'kill -- -$! 2>/dev/null; rm -f "$log" "$log.lab"' EXIT
+        lab=$!
+        trap 'kill -- -$lab 2>/dev/null; rm -f "$log" "$log.lab"' EXIT
     fi
     cargo test --workspace {{ args }} -- --show-output $apart 2>&1 | tee "$log"
     status=${PIPESTATUS[0]}
     if [[ -n $apart && $status == 0 ]]; then
-        wait $! || status=$?
+        wait "$lab" || status=$?
         tee -a "$log" <"$log.lab"
     fi
     mapfile -t skipped < <(sed -n 's/^SKIPPED //p' "$log" | sort -u)
