@@ -65,8 +65,10 @@ swap = { cc = "dtcp", new = "westwoodp" }
 /// Returns everything that a run could leave: namespaces, pins, congestion controls, radio links, processes.
 fn traces() -> BTreeSet<String> {
     let mut found = traces_in_the_kernel("hotcc-lab-");
-    let programs =
-        names("/proc").filter(|p| fs::read_link(p.join("exe")).is_ok_and(|program| program == Path::new(BENCH)));
+    let programs = names("/proc")
+        .filter(|p| fs::read_link(p.join("exe")).is_ok_and(|program| program == Path::new(BENCH)))
+        // other tests may run virtual machines meanwhile
+        .filter(|p| !fs::read_to_string(p.join("cmdline")).is_ok_and(|arguments| arguments.contains("\0vm:")));
     found.extend(programs.map(|p| p.display().to_string()));
     found
 }
