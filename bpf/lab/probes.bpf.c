@@ -4,6 +4,7 @@
  * the kernel's congestion controls and ours.
  */
 #include <hotcc/kernel.h>
+#include "progs/netns.h"
 #include "records.h"
 
 char _license[] SEC("license") = "GPL";
@@ -16,22 +17,6 @@ char _license[] SEC("license") = "GPL";
 /* Fields of a connection that congestion controls do not read. */
 struct tcp_rack {
 	u32 rtt_us;
-} __core;
-
-struct ns_common {
-	u32 inum;
-} __core;
-
-struct net {
-	struct ns_common ns;
-} __core;
-
-struct sock___lab {
-	struct {
-		struct {
-			struct net *net;
-		} skc_net;
-	} __sk_common;
 } __core;
 
 struct inet_connection_sock___lab {
@@ -116,7 +101,7 @@ static __always_inline void record(struct sock *sk, u8 is_retransmission)
 	f = bpf_map_lookup_elem(&flows, &number);
 	if (!tp || !f || (s64)now_ns < 0)
 		return;
-	if (((struct sock___lab *)sk)->__sk_common.skc_net.net->ns.inum != f->netns)
+	if (netns_of(sk) != f->netns)
 		return;
 	in_a_row = ((struct inet_connection_sock___lab *)tp)->icsk_retransmits;
 	if (is_retransmission && tcp_ca_state((struct sock *)tp) == TCP_CA_Loss && in_a_row &&

@@ -4,17 +4,10 @@
  * fires before an established connection processes a segment: a record shows what the ACKs before it have led to.
  */
 #include "endpoints.h"
+#include "netns.h"
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
-
-struct ns_common {
-	u32 inum;
-} __core;
-
-struct net {
-	struct ns_common ns;
-} __core;
 
 /* Not in kernel.h, which has only fields that algorithms read. */
 struct tcp_sock___rack {
@@ -153,7 +146,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(trace_ack, struct sock *sk, struct sk_buff 
 	}
 	record->time_ns = bpf_ktime_get_ns();
 	record->ends = ends;
-	record->netns = sk->__sk_common.skc_net.net->ns.inum;
+	record->netns = netns_of(sk);
 	record->cc = cc;
 	read_state(tp, record);
 	bpf_ringbuf_submit(record, 0);

@@ -3,6 +3,7 @@
  * Reads the properties of a flow that policy rules match on from its socket. For policy and sock_migrate.
  */
 #pragma once
+#include "netns.h"
 #include "policy.h"
 
 /* The kernel's types that lead from a socket to its cgroup, namespace and interface. */
@@ -23,14 +24,6 @@ struct cgroup {
 
 struct sock_cgroup_data {
 	struct cgroup *cgroup;
-} __core;
-
-struct ns_common {
-	u32 inum;
-} __core;
-
-struct net {
-	struct ns_common ns;
 } __core;
 
 struct net_device {
@@ -113,7 +106,7 @@ static __always_inline void read_flow(struct tcp_sock *tp, bool has_user, u32 wa
 	flow->remote_port = port << 8 | port >> 8;
 	flow->local_port = skc->skc_num;
 	if (wants & POLICY_NETNS)
-		flow->netns = skc->skc_net.net->ns.inum;
+		flow->netns = netns_of(sk);
 	if (skc->skc_state != TCP_LISTEN)
 		flow->known |= POLICY_KNOWS_PEER;
 	if (has_user) {

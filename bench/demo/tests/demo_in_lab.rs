@@ -33,7 +33,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn without_root_the_demo_runs_in_the_lab() {
     let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
-    // `nobody` has no home directory for a cache, and may not read root's cache
+    // the user `nobody` has no home directory, and cannot read root's cache
     let cache = tempfile::tempdir().unwrap();
     fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();
     copy(&kernel.dir, &cache.path().join("kernels").join(&kernel.release));

@@ -1,13 +1,11 @@
 //! Canaries on a stock kernel: `hotcc canary` compares congestion controls with Reno, on downloads that share a link.
 
-use crate::guest;
+use crate::guest::Boot;
 use crate::image::Image;
-use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result};
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::job::{CANARY_SERVER, Canary, Command, Job, Message, OBJECTS_PATH};
 use serde_json::Value;
-use std::fs::File;
 
 const MODULES: [&str; 1] = ["sch_netem"];
 const MEMORY_MIB: u32 = 512;
@@ -48,24 +46,13 @@ impl Tried {
 /// Runs a canary for each of these, in one guest. Returns the events of each, as `hotcc canary start --json` prints
 /// them.
 pub fn run(kernel: &Kernel, canaries: &[(Tried, u64)], say: &mut dyn FnMut(&str)) -> Result<Vec<Vec<Value>>> {
-    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     let mut image = Image::default();
     let object = hotcc_bpf::TEST_OBJECTS.iter().find(|o| o.name == "held").context("a test object is missing")?;
     let path = format!("{OBJECTS_PATH}/held.bpf.o");
     image.file(path.clone(), 0o644, object.bytes.to_vec());
-    guest::build_initramfs(&mut image, kernel, &MODULES, &job(&path, canaries))?;
-    let initramfs = scratch.path().join("initramfs.cpio");
-    image.write(&mut File::create(&initramfs)?)?;
-    let machine = Machine {
-        kernel: kernel.clone(),
-        memory_mib: MEMORY_MIB,
-        clock: Clock::Virtual,
-        results: None,
-        cpu: None,
-        patience: vm::PATIENCE,
-    };
     let mut outputs = Vec::new();
-    vm::run(&machine, &initramfs, scratch.path(), |message| {
+    let boot = Boot { image, kernel, modules: &MODULES, memory_mib: MEMORY_MIB, cpu: None };
+    boot.run(&job(&path, canaries), |message| {
         if let Message::Output(text) = message {
             say(text);
             outputs.push(text.clone());

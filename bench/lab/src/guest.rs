@@ -2,13 +2,14 @@
 
 use crate::image::Image;
 use crate::snapshots::Initramfs;
+use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result};
 use hotcc_kernels::{Kernel, module_closure};
-use hotcc_lab_proto::job::{AGENT_PATH, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH};
+use hotcc_lab_proto::job::{AGENT_PATH, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message};
 use hotcc_lab_proto::plan::Plan;
 use hotcc_testbed::programs::{companion_binary, system_program};
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,6 +21,39 @@ pub fn build_initramfs(image: &mut Image, kernel: &Kernel, modules: &[&str], job
     }
     image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);
     add_modules(image, MODULES_PATH, &module_closure(kernel, modules)?)
+}
+
+/// What a guest needs that boots with its job.
+pub(crate) struct Boot<'a> {
+    /// Files of its job.
+    pub(crate) image: Image,
+    /// Its kernel.
+    pub(crate) kernel: &'a Kernel,
+    /// Modules; those that are built into the kernel are left out.
+    pub(crate) modules: &'a [&'a str],
+    /// Memory, in MiB.
+    pub(crate) memory_mib: u32,
+    /// Processor of this machine to stay on; `None` for any.
+    pub(crate) cpu: Option<usize>,
+}
+
+impl Boot<'_> {
+    /// Boots it in virtual time, and passes every message to `each`, as [`vm::run`] does.
+    pub(crate) fn run(mut self, job: &Job, each: impl FnMut(&Message) -> Result<()>) -> Result<()> {
+        let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
+        build_initramfs(&mut self.image, self.kernel, self.modules, job)?;
+        let initramfs = scratch.path().join("initramfs.cpio");
+        self.image.write(&mut File::create(&initramfs)?)?;
+        let machine = Machine {
+            kernel: self.kernel.clone(),
+            memory_mib: self.memory_mib,
+            clock: Clock::Virtual,
+            results: None,
+            cpu: self.cpu,
+            patience: vm::PATIENCE,
+        };
+        vm::run(&machine, &initramfs, scratch.path(), each)
+    }
 }
 
 /// A guest that gets its job after its boot.

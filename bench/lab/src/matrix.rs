@@ -1,13 +1,11 @@
 //! The kernel matrix: every algorithm is loaded, carries traffic, is swapped, rolled back and unloaded on every kernel,
 //! and policy rules apply to new and open connections.
 
-use crate::guest;
+use crate::guest::Boot;
 use crate::image::Image;
-use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::job::{Job, Message, OBJECTS_PATH, Row, Subject};
-use std::fs::File;
 
 /// Kernel modules that the matrix needs; built-in ones are left out.
 const MODULES: [&str; 0] = [];
@@ -29,7 +27,6 @@ pub fn run(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Column {
 }
 
 fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Row>> {
-    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
     let mut subjects: Vec<Subject> =
         hotcc_bpf::ALGOS.iter().map(|o| Subject { object: o.name.to_owned(), cc: o.name.to_owned() }).collect();
     let mut image = Image::default();
@@ -42,19 +39,9 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         subjects.push(Subject { object: path, cc: name.to_owned() });
     }
     let expected = subjects.len() + 1; // and policy rules
-    guest::build_initramfs(&mut image, kernel, &MODULES, &Job::Matrix { subjects, bytes })?;
-    let initramfs = scratch.path().join("initramfs.cpio");
-    image.write(&mut File::create(&initramfs)?)?;
-    let machine = Machine {
-        kernel: kernel.clone(),
-        memory_mib: MEMORY_MIB,
-        clock: Clock::Virtual,
-        results: None,
-        cpu: None,
-        patience: vm::PATIENCE,
-    };
     let mut rows = Vec::new();
-    vm::run(&machine, &initramfs, scratch.path(), |message| {
+    let boot = Boot { image, kernel, modules: &MODULES, memory_mib: MEMORY_MIB, cpu: None };
+    boot.run(&Job::Matrix { subjects, bytes }, |message| {
         match message {
             Message::Booted { release, uptime_s } => {
                 say(&format!("{release} booted after {uptime_s:.1} s of guest time"))

@@ -120,7 +120,7 @@ impl<F: FnMut(&Event)> Canary<F> {
         let mut records = Records::open(self.running.rules())?;
         let mut poll = interval(POLL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut renewed, mut told, mut dropped_told) = (Instant::now(), Instant::now(), self.dropped);
+        let (mut renewed, mut reported, mut dropped_reported) = (Instant::now(), Instant::now(), self.dropped);
         loop {
             tokio::select! {
                 signal = stop.requested() => {
@@ -151,10 +151,10 @@ impl<F: FnMut(&Event)> Canary<F> {
                     return Ok(end);
                 }
             }
-            if told.elapsed() >= PROGRESS {
-                told = Instant::now();
-                if self.dropped != dropped_told {
-                    dropped_told = self.dropped;
+            if reported.elapsed() >= PROGRESS {
+                reported = Instant::now();
+                if self.dropped != dropped_reported {
+                    dropped_reported = self.dropped;
                     self.tell(Occasion::Dropped { step: self.step, dropped_records: self.dropped });
                 }
                 self.tell(Occasion::Progress { step: self.step, connections: self.seen });

@@ -70,9 +70,12 @@ fn promote_and_abort_print_an_object() {
     until("it expires", || state() == "expired");
     assert_eq!(json(&["canary", "abort", "--json"]), aborted("expired"));
     let mut canary = Canary::running(&ruled, "po_west", &HALF);
-    let told = json(&["canary", "promote", "--json"]);
-    assert_eq!((&told["state"], &told["was"], &told["to"]), (&"promoted".into(), &"running".into(), &"po_west".into()));
-    let policy = told["policy"].as_str().unwrap();
-    assert!(policy.starts_with("[[policy]]\n") && policy.contains("congestion_control = \"po_west\""), "{told}");
+    let printed = json(&["canary", "promote", "--json"]);
+    assert_eq!(
+        (&printed["state"], &printed["was"], &printed["to"]),
+        (&"promoted".into(), &"running".into(), &"po_west".into())
+    );
+    let policy = printed["policy"].as_str().unwrap();
+    assert!(policy.starts_with("[[policy]]\n") && policy.contains("congestion_control = \"po_west\""), "{printed}");
     assert_eq!(canary.ended().1["state"], "promoted");
 }

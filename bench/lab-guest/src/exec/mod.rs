@@ -94,7 +94,7 @@ impl<'a> Scene<'a> {
         if let Some(agents) = &mut agents {
             record.faults.extend(agents.faults()?);
         }
-        let pep_faults = agents.and_then(|agents| agents.told()).map(|text| format!("{end_s} {text}"));
+        let pep_faults = agents.and_then(|agents| agents.relays_log()).map(|text| format!("{end_s} {text}"));
         record.events = events.into_iter().chain(pep_faults).collect();
         Ok(record)
     }

@@ -4,19 +4,17 @@
 mod table;
 
 use crate::algorithms;
-use crate::guest;
+use crate::guest::Boot;
 use crate::image::Image;
 use crate::planner::plan;
 use crate::run::MODULES;
 use crate::scenario::Source;
 use crate::traces::TraceFiles;
-use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc_kernels::Kernel;
 use hotcc_lab_proto::cost::{CostJob, Counted, Method, Sample, Subject};
 use hotcc_lab_proto::job::{Job, Message};
 use serde::Serialize;
-use std::fs::File;
 use std::path::Path;
 
 pub use table::table;
@@ -118,21 +116,9 @@ pub fn run(kernel: &Kernel, only: &[String], cpu: Option<usize>, say: &mut dyn F
     let expected = subjects.len();
     let modules: Vec<&str> =
         MODULES.into_iter().chain(OF_THE_KERNEL.into_iter().filter_map(algorithms::module)).collect();
-    let scratch = tempfile::tempdir().context("cannot make a scratch directory")?;
-    let mut image = Image::default();
-    guest::build_initramfs(&mut image, kernel, &modules, &Job::Cost(Box::new(CostJob { plan, subjects })))?;
-    let initramfs = scratch.path().join("initramfs.cpio");
-    image.write(&mut File::create(&initramfs)?)?;
-    let machine = Machine {
-        kernel: kernel.clone(),
-        memory_mib: MEMORY_MIB,
-        clock: Clock::Virtual,
-        results: None,
-        cpu,
-        patience: vm::PATIENCE,
-    };
     let (mut clocks, mut samples) = (Vec::new(), Vec::new());
-    vm::run(&machine, &initramfs, scratch.path(), |message| {
+    let boot = Boot { image: Image::default(), kernel, modules: &modules, memory_mib: MEMORY_MIB, cpu };
+    boot.run(&Job::Cost(Box::new(CostJob { plan, subjects })), |message| {
         match message {
             Message::Booted { release, uptime_s } => {
                 say(&format!("{release} booted after {uptime_s:.1} s of guest time"));

@@ -146,7 +146,7 @@ impl Agents {
 
     /// Returns a line for the log about the datagrams that the relays delayed, duplicated or changed; `None` without
     /// relays.
-    pub fn told(&self) -> Option<String> {
+    pub fn relays_log(&self) -> Option<String> {
         let touched: u64 = self.relays.iter().map(Relay::touched).sum();
         (!self.relays.is_empty())
             .then(|| format!("{touched} of the PEP's datagrams were delayed, duplicated or changed"))
