@@ -251,7 +251,11 @@ impl<F: FnMut(&Event)> Canary<F> {
 
     fn end(&mut self, outcome: Option<Outcome>, reason: String) -> Result<State> {
         let Plan { from, to, .. } = self.plan.clone();
-        let rule = outcome.map(|outcome| self.running.end(outcome)).transpose()?;
+        let (outcome, reason, rule) = match outcome.map(|outcome| self.running.end(outcome)).transpose()? {
+            Some(Ok(rule)) => (outcome, reason, rule),
+            Some(Err(state)) => (None, self.ended_by_another(state).1, String::new()),
+            None => (None, reason, String::new()),
+        };
         let (state, effect) = match outcome {
             Some(Outcome::Promote) => (State::Promoted, format!("All new connections that match get {to}.")),
             Some(Outcome::RollBack) => (State::RolledBack, format!("New connections get {from} again.")),
@@ -263,7 +267,7 @@ impl<F: FnMut(&Event)> Canary<F> {
             dropped => format!(" {dropped} connections were not compared, because this process was too slow."),
         };
         let reason = format!("{reason}{dropped} {effect}").trim_end().to_owned();
-        let policy = policy_table(&rule.unwrap_or_default());
+        let policy = policy_table(&rule);
         self.tell(Occasion::End { state, reason, dropped_records: self.dropped, policy });
         Ok(state)
     }

@@ -240,13 +240,17 @@ impl Running {
         Ok(None)
     }
 
-    /// Ends the canary, unless another one has replaced it.
-    pub(super) fn end(&self, outcome: Outcome) -> Result<String> {
+    /// Ends the canary, and returns the text of the rule that remains, if any. If another command has ended it, returns
+    /// the state; nothing changes then.
+    pub(super) fn end(&self, outcome: Outcome) -> Result<std::result::Result<String, State>> {
         let _lock = begin("hotcc canary start")?;
         if canary::state()?.rules != self.entry.rules {
-            return Err(Error::failed("another canary has replaced this one"));
+            return Ok(Err(State::None));
         }
-        conclude(outcome)
+        match read_status()?.state {
+            State::Running | State::Expired => conclude(outcome).map(Ok),
+            ended => Ok(Err(ended)),
+        }
     }
 }
 

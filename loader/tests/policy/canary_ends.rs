@@ -1,10 +1,11 @@
 //! Tests how `hotcc canary` promotes and aborts.
 
-use crate::canary::{Canary, HALF, RULE, state, until};
+use crate::canary::{Canary, HALF, RULE, state, until, with};
 use crate::common::*;
 use crate::ruled::Ruled;
 use nix::sys::signal::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Opens connections without pause while `work` runs, and returns the congestion controls of their clients, in order,
 /// from the first client of the canary.
@@ -78,4 +79,18 @@ fn promote_and_abort_print_an_object() {
     let policy = printed["policy"].as_str().unwrap();
     assert!(policy.starts_with("[[policy]]\n") && policy.contains("congestion_control = \"po_west\""), "{printed}");
     assert_eq!(canary.ended().1["state"], "promoted");
+}
+
+#[test]
+fn a_promotion_stays_though_start_would_abort() {
+    let Some(ruled) = Ruled::new("a_promotion_stays_though_start_would_abort") else { return };
+    ruled.apply(&[RULE]);
+    let mut canary = Canary::running(&ruled, "po_west", &["--share", "50%", "--for", "2s"]);
+    canary.signal(Signal::SIGSTOP);
+    ok(&["canary", "promote"]);
+    std::thread::sleep(Duration::from_secs(2)); // so that its time is over when it goes on
+    canary.signal(Signal::SIGCONT);
+    let (exit, end) = canary.ended();
+    assert_eq!((exit.code(), &end["state"]), (Some(0), &"promoted".into()), "{end}");
+    assert_eq!((state(), with(&ruled, "po_west", 20)), ("promoted".to_owned(), 20));
 }
