@@ -160,7 +160,8 @@ fn the_image_applies_a_nodes_rules_and_is_scraped() {
         Some(http::get(address, "/metrics").ok()?.1)
     });
     let page = page.unwrap();
-    for line in ["hotcc_algorithm_loaded{cc=\"crest\"} 1", "hotcc_connections{cc=\"crest\",version=\"current\"} 1"] {
+    // the rule matches both ends
+    for line in ["hotcc_algorithm_loaded{cc=\"crest\"} 1", "hotcc_sockets{cc=\"crest\",version=\"current\"} 2"] {
         assert!(page.lines().any(|found| found == line), "no {line} in\n{page}");
     }
     assert!(http::get(address, "/healthz").unwrap().0.starts_with("200 "));
