@@ -5,13 +5,14 @@ mod common;
 
 use common::machine::stock_kernel;
 use cpio::newc::{Builder, trailer};
+use hotcc_kernels::Kernel;
 use hotcc_testbed::command::succeed;
 use hotcc_testbed::debian;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const MANUAL: &str = include_str!("../../../docs/guide/install.md");
@@ -35,13 +36,8 @@ fn the_manuals_page_on_installing_is_true() {
     }
     let Some(kernel) = stock_kernel(NAME, "bookworm") else { return };
     let scratch = tempfile::tempdir().unwrap();
-    let root = scratch.path().join("root");
-    debian::unpack("bookworm", "systemd-sysv", &root);
-    for needless in ["usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt"] {
-        fs::remove_dir_all(root.join(needless)).unwrap();
-    }
+    let root = clean_debian(scratch.path());
     let packages = root.join("packages");
-    debian::release_packages(&packages);
     let script = [
         ("@INSTALL@", manual("apt install ./hotcc_0.1.0_amd64.deb")),
         ("@DOCTOR@", manual("hotcc doctor")),
@@ -54,26 +50,7 @@ fn the_manuals_page_on_installing_is_true() {
     ];
     let script = script.iter().fold(SCRIPT.to_owned(), |text, (name, command)| text.replace(name, command));
     fs::write(packages.join("sender.pl"), debian::SENDER).unwrap();
-    fs::write(packages.join("installed.sh"), script).unwrap();
-    succeed(Command::new("chmod").arg("755").arg(packages.join("installed.sh")));
-    fs::write(root.join("etc/systemd/system/installed.service"), UNIT).unwrap();
-    let wants = root.join("etc/systemd/system/graphical.target.wants");
-    fs::create_dir_all(&wants).unwrap();
-    symlink("../installed.service", wants.join("installed.service")).unwrap();
-    symlink("lib/systemd/systemd", root.join("init")).unwrap();
-
-    let (initramfs, console) = (scratch.path().join("initramfs"), scratch.path().join("console"));
-    write_initramfs(&root, &initramfs);
-    let mut qemu = Command::new("timeout");
-    qemu.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-cx16", "-m", "2048"]);
-    qemu.args(["-nodefaults", "-display", "none", "-no-reboot", "-append"]);
-    qemu.arg("console=ttyS0 quiet panic=-1 systemd.show_status=0 systemd.mask=getty.target");
-    qemu.arg("-serial").arg(format!("file:{}", console.display()));
-    qemu.arg("-kernel").arg(&kernel.vmlinuz).arg("-initrd").arg(&initramfs);
-    succeed(&mut qemu);
-    let said = fs::read_to_string(console).unwrap().replace('\r', "");
-    println!("{said}");
-
+    let said = boot(&root, &script, &kernel, scratch.path());
     let of = |heading: &str| {
         let rest = said.split_once(&format!("== {heading}\n")).unwrap_or_else(|| panic!("no {heading}")).1;
         rest.split("\n== ").next().unwrap()
@@ -89,6 +66,80 @@ fn the_manuals_page_on_installing_is_true() {
     assert!(of("feeder").contains("reading udp:127.0.0.1:9000; writing to /run/hotcc/bpf; running as user"));
     assert!(of("upgrade").starts_with("active\nactive\nactive\n") && of("upgrade").contains("127.0.0.1:"));
     assert!(said.contains("== nothing is left\n== end 0\n"));
+}
+
+/// A reboot leaves nothing but files: so a machine that boots for the first time comes up as after a reboot.
+#[test]
+#[ignore = "boots systemd on a translated processor, two minutes: `just test-package`"]
+fn a_machine_comes_up_with_what_its_file_declares() {
+    const NAME: &str = "a_machine_comes_up_with_what_its_file_declares";
+    const DECLARED: &str = "[[algorithm]]\nobject = 'dtcp'\ntunables = { eta = 4 }\n[[algorithm]]\nobject = 'westwoodp'\n\
+        [[default]]\ncongestion_control = 'dtcp'\n[[policy]]\nport = 5000\ncongestion_control = 'westwoodp'\n";
+    const SCRIPT: &str = "#!/bin/sh\nexec >/dev/ttyS0 2>&1\nset -eu\n\
+        trap 'echo \"== end $?\"; systemctl --no-block poweroff --force --force' EXIT\n\
+        export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
+        echo boot $(cat /proc/sys/kernel/random/boot_id)\n\
+        systemctl is-active hotcc || systemctl status --no-pager --full hotcc\nhotcc diff\ncat /proc/sys/net/ipv4/tcp_congestion_control\nhotcc get dtcp eta\n\
+        hotcc policy test 127.0.0.1:40000 127.0.0.1:5000\n\
+        stat -c 'feeders: %G' /run/hotcc/bpf/signal/*\n";
+    if !debian::can_be_made(NAME, &["musl-gcc"]) {
+        return;
+    }
+    let Some(kernel) = stock_kernel(NAME, "bookworm") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let root = clean_debian(scratch.path());
+    let install = "export PATH=/usr/sbin:/usr/bin:/sbin:/bin; dpkg -i /packages/hotcc_*.deb";
+    succeed(Command::new("chroot").arg(&root).args(["sh", "-ec", install]));
+    fs::write(root.join("etc/hotcc/hotcc.toml"), DECLARED).unwrap();
+    let enable = manual("systemctl enable hotcc");
+    succeed(Command::new("chroot").arg(&root).args(["sh", "-ec", enable]));
+    let said = boot(&root, SCRIPT, &kernel, scratch.path());
+    let (_, said) = said.split_once("\nboot ").unwrap();
+    let lines: Vec<&str> = said.lines().skip(1).collect();
+    assert_eq!(lines[0], "active", "{said}");
+    assert!(lines[1].contains("is as /etc/hotcc/hotcc.toml declares"), "{said}");
+    assert_eq!(lines[2..4], ["dtcp", "4"], "{said}");
+    assert!(lines[4..].iter().any(|line| line.contains("westwoodp")), "{said}");
+    let feeders: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix("feeders: ")).collect();
+    assert_eq!(feeders, ["hotcc", "hotcc"], "the radio maps are shared on the host: {said}");
+    assert!(said.contains("\n== end 0\n"), "{said}");
+}
+
+/// Unpacks a clean Debian 12 that has systemd, and the packages in /packages. Returns its root.
+fn clean_debian(scratch: &Path) -> PathBuf {
+    let root = scratch.join("root");
+    debian::unpack("bookworm", "systemd-sysv", &root);
+    for needless in ["usr/share/doc", "usr/share/locale", "usr/share/man", "var/cache/apt"] {
+        fs::remove_dir_all(root.join(needless)).unwrap();
+    }
+    debian::release_packages(&root.join("packages"));
+    root
+}
+
+/// Boots systemd with this root file system, and runs the script after all units have started. Returns what the console
+/// showed until the script switched the machine off.
+fn boot(root: &Path, script: &str, kernel: &Kernel, scratch: &Path) -> String {
+    let packages = root.join("packages");
+    fs::write(packages.join("installed.sh"), script).unwrap();
+    succeed(Command::new("chmod").arg("755").arg(packages.join("installed.sh")));
+    fs::write(root.join("etc/systemd/system/installed.service"), UNIT).unwrap();
+    let wants = root.join("etc/systemd/system/graphical.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    symlink("../installed.service", wants.join("installed.service")).unwrap();
+    symlink("lib/systemd/systemd", root.join("init")).unwrap();
+
+    let (initramfs, console) = (scratch.join("initramfs"), scratch.join("console"));
+    write_initramfs(root, &initramfs);
+    let mut qemu = Command::new("timeout");
+    qemu.args(["600", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "max,-cx16", "-m", "2048"]);
+    qemu.args(["-nodefaults", "-display", "none", "-no-reboot", "-append"]);
+    qemu.arg("console=ttyS0 quiet panic=-1 systemd.show_status=0 systemd.mask=getty.target");
+    qemu.arg("-serial").arg(format!("file:{}", console.display()));
+    qemu.arg("-kernel").arg(&kernel.vmlinuz).arg("-initrd").arg(&initramfs);
+    succeed(&mut qemu);
+    let said = fs::read_to_string(console).unwrap().replace('\r', "");
+    println!("{said}");
+    said
 }
 
 /// Writes the initramfs of a whole directory.

@@ -135,6 +135,7 @@ fn the_rpm_does_so() {
 #[ignore = "builds static programs, minutes: `just test-package`"]
 fn the_labs_package_runs_scenarios() {
     const SIMULATE: &str = r#"set -eu
+mount -t proc proc "$0/proc"
 chroot "$0" sh -ec '
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 dpkg -i /packages/hotcc_*.deb /packages/hotcc-bench_*.deb
@@ -159,7 +160,7 @@ hotcc-bench lab --sim --one-seed --out /tmp/results /usr/share/hotcc/scenarios/d
         assert!(files.lines().any(|line| line == file), "{file} is not in the package: {files}");
     }
 
-    succeed(Command::new("sh").args(["-c", SIMULATE]).arg(&root));
+    succeed(Command::new("unshare").args(["--mount", "sh", "-c", SIMULATE]).arg(&root));
     assert!(has_report(&root.join("tmp/results")));
     let results = scratch.path().join("results");
     let mut lab = Command::new(root.join("usr/bin/hotcc-bench"));
