@@ -7,6 +7,7 @@ mod ack_cost;
 mod apply;
 mod awake;
 mod border;
+mod busy_swaps;
 mod migrate;
 pub mod options;
 mod pep_ingest;
@@ -41,7 +42,7 @@ pub struct Measure {
 }
 
 /// All measures, in the order in which they run.
-pub const MEASURES: [Measure; 11] = [
+pub const MEASURES: [Measure; 12] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
@@ -62,6 +63,11 @@ pub const MEASURES: [Measure; 11] = [
         name: swap::NAME,
         about: "time from the start of a swap until new flows run the new version",
         run: swap::run,
+    },
+    Measure {
+        name: busy_swaps::NAME,
+        about: "stalls, resets and memory with a swap every 100 ms under 200 busy connections",
+        run: busy_swaps::run,
     },
     Measure { name: apply::NAME, about: "time of an apply that changes nothing", run: apply::run },
     Measure {

@@ -159,13 +159,13 @@ impl Sender {
 }
 
 /// What a network namespace counts of connections that come to harm.
-struct Harm {
+pub(super) struct Harm {
     retransmits: u64,
-    resets: u64,
+    pub(super) resets: u64,
 }
 
 impl Harm {
-    fn of(host: &Namespace) -> Result<Self> {
+    pub(super) fn of(host: &Namespace) -> Result<Self> {
         let text = host.enter(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
         let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
         let (Some(names), Some(values)) = (lines.next(), lines.next()) else { bail!("no TCP counters") };
