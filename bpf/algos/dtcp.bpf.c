@@ -163,7 +163,7 @@ static __always_inline void n_restart(struct dtcp *f)
 
 static __always_inline void signal_account(struct dtcp *f)
 {
-	struct hotcc_stats_v1 *s = stats_here();
+	struct hotcc_stats_v2 *s = stats_here();
 
 	if (!s)
 		return;

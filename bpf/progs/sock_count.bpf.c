@@ -5,9 +5,15 @@
  */
 #include <hotcc/fixed.h>
 #include "sockets.h"
-#include <hotcc/stats.h>
 
 char _license[] SEC("license") = "GPL";
+
+#define LOG2_BUCKETS 32
+
+struct log2_histogram {
+	u64 buckets[LOG2_BUCKETS];
+	u64 sum;
+};
 
 struct group {
 	struct socket_cc cc;
@@ -32,7 +38,9 @@ static struct group fresh;
 /* One walk at a time: nothing here is shared between CPUs. */
 static __always_inline void tally(struct log2_histogram *h, u64 value)
 {
-	++*histogram_bucket(h, value);
+	u32 bucket = min(log2_bucket(value), (u32)LOG2_BUCKETS - 1);
+
+	++h->buckets[bucket & (LOG2_BUCKETS - 1)]; /* the verifier needs the mask */
 	h->sum += value;
 }
 

@@ -5,7 +5,7 @@ use hotcc::policy::figures::FiguresEntry;
 use hotcc::policy::layout;
 use hotcc::sockets::count::{CountedGroup, GroupCounts};
 use hotcc::sockets::learned::Learned;
-use hotcc_abi::{border, hint, path, pep, radio, rx, stats};
+use hotcc_abi::{border, hint, histogram, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, HasSize};
 use std::mem::offset_of;
@@ -166,7 +166,7 @@ fn counters() {
         let (_file, btf) = btf(object);
         same_layout!(
             &btf,
-            "hotcc_stats_v1",
+            "hotcc_stats_v2",
             stats::AlgoStats,
             flows_opened,
             flows_closed,
@@ -181,7 +181,7 @@ fn counters() {
             final_srtt_us,
             duration_ms,
         );
-        same_layout!(&btf, "log2_histogram", stats::Log2Histogram, buckets, sum);
+        same_layout!(&btf, "histogram", histogram::Histogram, buckets, sum);
     }
 }
 
@@ -228,6 +228,7 @@ fn socket_groups() {
     assert_eq!(counts, rust);
     let cc = [at("map_id", offset_of!(CountedGroup, map_id)), at("name", offset_of!(CountedGroup, name))];
     assert_eq!(members(&btf, "socket_cc").1, cc);
+    same_layout!(&btf, "log2_histogram", histogram::Log2Histogram, buckets, sum);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -343,6 +343,93 @@ fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A Prometheus server that scrapes an exporter each second.
+struct Prometheus {
+    _process: Process,
+    address: SocketAddr,
+}
+
+impl Prometheus {
+    fn start(test: &KernelTest, exporter: SocketAddr, options: &[&str]) -> Self {
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus-rules.yml");
+        let config = format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: \
+             hotcc\n    static_configs: [{{targets: ['{exporter}']}}]\n",
+            rules.canonicalize().unwrap().display()
+        );
+        let config = test.file("prometheus.yml", config.as_bytes());
+        // the port is free now; no other process on this machine is likely to take it within the next second
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let log = std::fs::File::create(test.dir.path().join("log")).unwrap();
+        let process = Process::start(
+            Command::new(PROMETHEUS)
+                .arg(format!("--config.file={config}"))
+                .arg(format!("--storage.tsdb.path={}", test.dir.path().join("data").display()))
+                .arg(format!("--web.listen-address={address}"))
+                .args(options)
+                .stdout(log.try_clone().unwrap())
+                .stderr(log),
+        );
+        Self { _process: process, address }
+    }
+
+    /// Returns labels and value of the first series in the result.
+    fn query(&self, expression: &str) -> Option<(serde_json::Value, String)> {
+        let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let (_, body) = get(self.address, &format!("/api/v1/query?query={encoded}")).ok()?;
+        let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
+        let first = answer["data"]["result"].get(0)?;
+        Some((first["metric"].clone(), first["value"][1].as_str()?.to_owned()))
+    }
+
+    /// Returns the first value in the result.
+    fn number(&self, expression: &str) -> Option<f64> {
+        self.query(expression)?.1.parse().ok().filter(|value: &f64| value.is_finite())
+    }
+}
+
+/// A Prometheus that accepts native histograms asks for protobuf, and computes quantiles from one series instead of one
+/// for each bucket.
+#[test]
+fn a_prometheus_with_native_histograms_scrapes_them() {
+    const NAME: &str = "a_prometheus_with_native_histograms_scrapes_them";
+    const FLOWS: usize = 20;
+    let Some(test) = kernel_test(NAME, &["dtcp_native"]) else { return };
+    if !installed(NAME, PROMETHEUS) {
+        return;
+    }
+    ok(&["load", "dtcp", "--as", "dtcp_native"]);
+    let (_exporter, address) = exporter(&[]);
+    let prometheus = Prometheus::start(&test, address, &["--enable-feature=native-histograms"]);
+    let number = |expression: &str| prometheus.number(expression);
+    let duration = r#"hotcc_flow_duration_seconds{cc="dtcp_native"}"#;
+    let count = format!("histogram_count({duration})");
+    wait_for("an empty native histogram", || number(&count).filter(|n| *n == 0.0));
+    std::thread::scope(|scope| {
+        for _ in 0..FLOWS {
+            scope.spawn(|| {
+                let mut flow = Connection::new("dtcp_native");
+                flow.send(10_000);
+                std::thread::sleep(Duration::from_millis(700));
+            });
+        }
+    });
+    wait_for("all flows to be counted", || number(&count).filter(|n| *n == FLOWS as f64));
+    let page = scrape(address);
+    let of_text = |series: &str| value(&page, &format!("hotcc_flow_duration_seconds_{series}{{cc=\"dtcp_native\"}}"));
+    assert_eq!(of_text("count"), Some(FLOWS as f64));
+    // all flows took about as long, so their mean, which is exact, is about their median
+    let mean = of_text("sum").unwrap() / FLOWS as f64;
+    let median = wait_for("a median", || number(&format!("histogram_quantile(0.5, rate({duration}[1m]))")));
+    assert!((0.85..1.15).contains(&(median / mean)), "{median} s, mean {mean} s");
+    assert_eq!(number("hotcc_flow_duration_seconds_bucket"), None, "only the native histogram");
+    assert_eq!(number("hotcc_loads_total"), value(&page, "hotcc_loads_total"));
+    let quantiles = dashboard().into_iter().filter(|(_, query)| query.contains("rate(hotcc_flow_"));
+    let panels = quantiles.map(|(panel, query)| (panel, query.replace("[10s]", "[1m]")));
+    let shown: Vec<f64> = panels.map(|(panel, query)| wait_for(&panel, || number(&query))).collect();
+    assert_eq!(shown.len(), 2);
+}
+
 #[test]
 fn a_real_prometheus_scrapes_it() {
     const NAME: &str = "a_real_prometheus_scrapes_it";
@@ -352,32 +439,8 @@ fn a_real_prometheus_scrapes_it() {
     }
     ok(&["load", "dtcp", "--as", "dtcp_prom"]);
     let (_exporter, address) = exporter(&[]);
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/prometheus-rules.yml");
-    let config = format!(
-        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: hotcc\n    \
-         static_configs: [{{targets: ['{address}']}}]\n",
-        rules.canonicalize().unwrap().display()
-    );
-    let config = test.file("prometheus.yml", config.as_bytes());
-    // the port is free now; no other process on this machine is likely to take it within the next second
-    let server = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let log = std::fs::File::create(test.dir.path().join("log")).unwrap();
-    let _prometheus = Process::start(
-        Command::new(PROMETHEUS)
-            .arg(format!("--config.file={config}"))
-            .arg(format!("--storage.tsdb.path={}", test.dir.path().join("data").display()))
-            .arg(format!("--web.listen-address={server}"))
-            .stdout(log.try_clone().unwrap())
-            .stderr(log),
-    );
-    // returns labels and value of the first series in the result of a query
-    let query = |query: &str| -> Option<(serde_json::Value, String)> {
-        let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let (_, body) = get(server, &format!("/api/v1/query?query={encoded}")).ok()?;
-        let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
-        let first = answer["data"]["result"].get(0)?;
-        Some((first["metric"].clone(), first["value"][1].as_str()?.to_owned()))
-    };
+    let prometheus = Prometheus::start(&test, address, &[]);
+    let query = |expression: &str| prometheus.query(expression);
     wait_for("up == 1", || query("up").filter(|(_, value)| value == "1"));
     let (labels, one) = wait_for("the first samples", || query("hotcc_build_info"));
     assert_eq!((labels["version"].as_str(), one.as_str()), (Some(env!("CARGO_PKG_VERSION")), "1"));

@@ -4,18 +4,11 @@
  * For algorithms that keep counters.
  */
 #pragma once
-#include <hotcc/fixed.h>
+#include <hotcc/histogram.h>
 #include <hotcc/kernel.h>
 #include <hotcc/tags.h>
 
-#define HISTOGRAM_BUCKETS 32
-
-struct log2_histogram {
-	u64 buckets[HISTOGRAM_BUCKETS];
-	u64 sum;
-};
-
-struct hotcc_stats_v1 {
+struct hotcc_stats_v2 {
 	u64 flows_opened;
 	u64 flows_closed;
 	u64 acked_bytes;
@@ -25,16 +18,16 @@ struct hotcc_stats_v1 {
 	u64 signal_fresh;
 	u64 signal_stale;
 	u64 signal_absent;
-	struct log2_histogram min_rtt_us;
-	struct log2_histogram final_srtt_us;
-	struct log2_histogram duration_ms;
+	struct histogram min_rtt_us;
+	struct histogram final_srtt_us;
+	struct histogram duration_ms;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct hotcc_stats_v1);
+	__type(value, struct hotcc_stats_v2);
 } stats SEC(".maps");
 
 /* The share of a flow that the counters already include. The first member of each flow state. */
@@ -44,7 +37,7 @@ struct flow_account {
 	u32 opened_ms FIELD("ms", "monotonic time at which the flow came under this algorithm");
 };
 
-static __always_inline struct hotcc_stats_v1 *stats_here(void)
+static __always_inline struct hotcc_stats_v2 *stats_here(void)
 {
 	u32 zero = 0;
 
@@ -54,16 +47,9 @@ static __always_inline struct hotcc_stats_v1 *stats_here(void)
 /* The counters are per CPU, but a softirq may interrupt a release in process context on the same CPU: hence atomic. */
 #define STAT_ADD(s, field, n) __sync_fetch_and_add(&(s)->field, (n))
 
-static __always_inline u64 *histogram_bucket(struct log2_histogram *h, u64 value)
+static __always_inline void histogram_add(struct histogram *h, u32 value, const u32 *bounds)
 {
-	u32 bucket = min(log2_bucket(value), (u32)HISTOGRAM_BUCKETS - 1);
-
-	return &h->buckets[bucket & (HISTOGRAM_BUCKETS - 1)]; /* the verifier needs the mask */
-}
-
-static __always_inline void histogram_add(struct log2_histogram *h, u64 value)
-{
-	__sync_fetch_and_add(histogram_bucket(h, value), 1);
+	__sync_fetch_and_add(&h->buckets[histogram_bucket(value, bounds)], 1);
 	__sync_fetch_and_add(&h->sum, value);
 }
 
@@ -76,7 +62,7 @@ static __always_inline u32 now_ms(void)
 static __always_inline void account_open(struct sock *sk, struct flow_account *a)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct hotcc_stats_v1 *s = stats_here();
+	struct hotcc_stats_v2 *s = stats_here();
 
 	a->acked_bytes = tp->bytes_acked;
 	a->retransmitted = tp->total_retrans;
@@ -86,7 +72,7 @@ static __always_inline void account_open(struct sock *sk, struct flow_account *a
 }
 
 /* Brings the counters up to date with the flow. */
-static __always_inline void account_flush(struct sock *sk, struct flow_account *a, struct hotcc_stats_v1 *s)
+static __always_inline void account_flush(struct sock *sk, struct flow_account *a, struct hotcc_stats_v2 *s)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 
@@ -99,7 +85,7 @@ static __always_inline void account_flush(struct sock *sk, struct flow_account *
 /* At the start of fast recovery. */
 static __always_inline void account_loss(struct sock *sk, struct flow_account *a)
 {
-	struct hotcc_stats_v1 *s = stats_here();
+	struct hotcc_stats_v2 *s = stats_here();
 
 	if (!s)
 		return;
@@ -109,7 +95,7 @@ static __always_inline void account_loss(struct sock *sk, struct flow_account *a
 
 static __always_inline void account_timeout(struct sock *sk, struct flow_account *a)
 {
-	struct hotcc_stats_v1 *s = stats_here();
+	struct hotcc_stats_v2 *s = stats_here();
 
 	if (!s)
 		return;
@@ -119,16 +105,17 @@ static __always_inline void account_timeout(struct sock *sk, struct flow_account
 
 static __always_inline void account_close(struct sock *sk, struct flow_account *a)
 {
+	const u32 bounds_us[] = BOUNDS_US, bounds_ms[] = BOUNDS_MS;
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct hotcc_stats_v1 *s = stats_here();
+	struct hotcc_stats_v2 *s = stats_here();
 
 	if (!s || !a->opened_ms)
 		return;
 	account_flush(sk, a, s);
 	STAT_ADD(s, flows_closed, 1);
-	histogram_add(&s->duration_ms, (u32)(now_ms() - a->opened_ms));
+	histogram_add(&s->duration_ms, now_ms() - a->opened_ms, bounds_ms);
 	if (!tp->srtt_us)
 		return; /* nothing was ever acknowledged */
-	histogram_add(&s->final_srtt_us, tp->srtt_us >> 3);
-	histogram_add(&s->min_rtt_us, tp->rtt_min.s[0].v);
+	histogram_add(&s->final_srtt_us, tp->srtt_us >> 3, bounds_us);
+	histogram_add(&s->min_rtt_us, tp->rtt_min.s[0].v, bounds_us);
 }

@@ -7,6 +7,7 @@
 pub mod border;
 pub mod clock;
 pub mod hint;
+pub mod histogram;
 pub mod path;
 pub mod pep;
 pub mod pins;

@@ -1,23 +1,10 @@
 //! Counters that an algorithm keeps per CPU, and updates only at the loss, timeout and release of a flow.
 
+use crate::histogram::Histogram;
 use bytemuck::{Pod, Zeroable};
 
-/// Buckets of a [`Log2Histogram`].
-pub const HISTOGRAM_BUCKETS: usize = 32;
-
-/// Histogram over powers of two: bucket `i` counts values in `(2^(i-1), 2^i]`, bucket 0 counts values up to 1, and the
-/// last bucket counts everything above.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-pub struct Log2Histogram {
-    /// Values per bucket.
-    pub buckets: [u64; HISTOGRAM_BUCKETS],
-    /// Sum of all values.
-    pub sum: u64,
-}
-
 /// One CPU's counters of an algorithm, over all its versions since it was loaded; the value of its pinned `stats` map
-/// (`struct hotcc_stats_v1`).
+/// (`struct hotcc_stats_v2`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct AlgoStats {
@@ -40,11 +27,11 @@ pub struct AlgoStats {
     /// Decisions made without a radio signal because there was none.
     pub signal_absent: u64,
     /// Minimum RTT of each flow at its release, over the kernel's window (`tcp_min_rtt_wlen`, 300 s), microseconds.
-    pub min_rtt_us: Log2Histogram,
+    pub min_rtt_us: Histogram,
     /// Smoothed RTT of each flow at its release, microseconds.
-    pub final_srtt_us: Log2Histogram,
+    pub final_srtt_us: Histogram,
     /// Time each flow spent under one version, milliseconds.
-    pub duration_ms: Log2Histogram,
+    pub duration_ms: Histogram,
 }
 
 impl AlgoStats {

@@ -5,6 +5,7 @@
 #include <hotcc/filter.h>
 #include <hotcc/fixed.h>
 #include <hotcc/growth.h>
+#include <hotcc/histogram.h>
 #include "algos/rate_ca.h"
 #include "algos/shannon.h"
 
@@ -33,6 +34,18 @@ HOTCC_EXPORT u64 unit_mul_div(u64 x, u64 factor, u64 divisor)
 HOTCC_EXPORT u32 unit_log2_bucket(u64 v)
 {
 	return log2_bucket(v);
+}
+HOTCC_EXPORT u32 unit_histogram_bucket_us(u32 v)
+{
+	const u32 bounds[] = BOUNDS_US;
+
+	return histogram_bucket(v, bounds);
+}
+HOTCC_EXPORT u32 unit_histogram_bucket_ms(u32 v)
+{
+	const u32 bounds[] = BOUNDS_MS;
+
+	return histogram_bucket(v, bounds);
 }
 HOTCC_EXPORT u64 unit_ewma_q8(u64 old_q8, u64 sample_q8, u32 weight)
 {

@@ -1,9 +1,10 @@
 //! Calls the pure functions of the algorithms' headers.
 
 use crate::library::{open, symbol};
+use hotcc_abi::histogram::Unit;
 use libloading::Library;
 
-/// The functions, in a library of their own; see `bpf/include/hotcc/{fixed,filter,growth}.h` and
+/// The functions, in a library of their own; see `bpf/include/hotcc/{fixed,filter,growth,histogram}.h` and
 /// `bpf/algos/{rate_ca,shannon}.h`.
 pub struct Units {
     rate_bytes_per_s: unsafe extern "C" fn(u64, u64) -> u64,
@@ -12,6 +13,8 @@ pub struct Units {
     mul_shift: unsafe extern "C" fn(u64, u64, u32) -> u64,
     mul_div: unsafe extern "C" fn(u64, u64, u64) -> u64,
     log2_bucket: unsafe extern "C" fn(u64) -> u32,
+    histogram_bucket_us: unsafe extern "C" fn(u32) -> u32,
+    histogram_bucket_ms: unsafe extern "C" fn(u32) -> u32,
     ewma_q8: unsafe extern "C" fn(u64, u64, u32) -> u64,
     westwood_filter_add: unsafe extern "C" fn(*mut u64, u64),
     tustin_q8: unsafe extern "C" fn(u64, u64, u64, u32, u64) -> u64,
@@ -33,6 +36,8 @@ impl Units {
             mul_shift: symbol(&library, "unit_mul_shift"),
             mul_div: symbol(&library, "unit_mul_div"),
             log2_bucket: symbol(&library, "unit_log2_bucket"),
+            histogram_bucket_us: symbol(&library, "unit_histogram_bucket_us"),
+            histogram_bucket_ms: symbol(&library, "unit_histogram_bucket_ms"),
             ewma_q8: symbol(&library, "unit_ewma_q8"),
             westwood_filter_add: symbol(&library, "unit_westwood_filter_add"),
             tustin_q8: symbol(&library, "unit_tustin_q8"),
@@ -83,6 +88,17 @@ impl Units {
     pub fn log2_bucket(&self, v: u64) -> u32 {
         // SAFETY: a pure function of its arguments.
         unsafe { (self.log2_bucket)(v) }
+    }
+
+    /// Returns the bucket of a value in a `struct histogram`.
+    #[must_use]
+    pub fn histogram_bucket(&self, unit: Unit, v: u32) -> usize {
+        let bucket = match unit {
+            Unit::Us => self.histogram_bucket_us,
+            Unit::Ms => self.histogram_bucket_ms,
+        };
+        // SAFETY: a pure function of its arguments.
+        unsafe { bucket(v) as usize }
     }
 
     /// Returns the weighted mean of two rates in 1/256 byte/s; the old one's weight is in permille.

@@ -1,5 +1,7 @@
 //! The arithmetic of algorithms' headers against exact arithmetic.
 
+use bytemuck::Zeroable;
+use hotcc_abi::histogram::{Histogram, Unit};
 use hotcc_cc_tests::models::close;
 use hotcc_cc_tests::random::Random;
 use hotcc_cc_tests::units::Units;
@@ -116,6 +118,35 @@ fn buckets() {
     }
     for v in (0..5000).chain([u64::MAX]).chain((0..ROUNDS).map(|_| any(&mut random, 64))) {
         assert_eq!(units.log2_bucket(v), exact(v), "{v}");
+    }
+}
+
+/// Both conversions of a histogram have each value in the bucket in which exact arithmetic has it.
+#[test]
+fn buckets_of_histograms() {
+    let (units, mut random) = (Units::load(), Random::new(9));
+    for (unit, per_second) in [(Unit::Us, 1e6), (Unit::Ms, 1e3)] {
+        // next to each bound of both, and anywhere
+        let powers = (0..32).map(|i| 1_u64 << i);
+        let native = (-180..=280).map(|n: i32| (2_f64.powf(f64::from(n) / 8.0) * per_second) as u64);
+        let near = powers.chain(native).flat_map(|bound| [bound.saturating_sub(1), bound, bound + 1]);
+        let values: Vec<u32> =
+            near.filter_map(|v| v.try_into().ok()).chain((0..ROUNDS).map(|_| any(&mut random, 32) as u32)).collect();
+        for v in values.into_iter().chain([0, u32::MAX]) {
+            let mut one = Histogram::zeroed();
+            one.buckets[units.histogram_bucket(unit, v)] = 1;
+            let log2 = (0..31).find(|&i| v <= 1 << i).unwrap_or(31);
+            assert_eq!(one.log2().buckets[log2], 1, "{v} {unit:?}");
+            let native = one.native(unit);
+            let Some((index, 1)) = native.buckets.first() else {
+                assert_eq!((v, native.zeros), (0, 1), "{unit:?}");
+                continue;
+            };
+            // a double is exact enough: a bound is an integer, or further from the next one than rounding errors
+            let bound = |n: i32| 2_f64.powf(f64::from(n) / 8.0) * per_second;
+            let value = f64::from(v);
+            assert!(bound(index - 1) < value && value <= bound(*index), "{v} {unit:?} in {index}");
+        }
     }
 }
 

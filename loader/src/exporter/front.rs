@@ -28,6 +28,13 @@ const MAX_FILES: u64 = 256;
 
 /// A page, or the error that prevented it.
 type Page = std::result::Result<String, String>;
+/// The same, as it is sent: not all pages are text.
+pub(super) type Bytes = std::result::Result<Vec<u8>, String>;
+
+/// Requests to the collector: one byte each.
+const DEFAULT: u8 = 0;
+/// Metrics as protobuf; other pages have one form.
+const PROTOBUF: u8 = 1;
 
 /// The collector's side of the HTTP process.
 #[derive(Debug)]
@@ -66,7 +73,8 @@ impl Front {
         };
         drop((asks_metrics, asks_health, asks_live, parents_life));
         let started = receive(&mut life).unwrap_or_else(|_| Err("it ended".to_owned()));
-        let identity = started.map_err(|why| Error::failed(format!("{}: {why}", tried())))?;
+        let identity = started.and_then(|left| String::from_utf8(left).map_err(|e| e.to_string()));
+        let identity = identity.map_err(|why| Error::failed(format!("{}: {why}", tried())))?;
         Ok(Self { child, metrics, health, live, identity, life })
     }
 }
@@ -88,7 +96,7 @@ pub(super) async fn ended(child: Pid) -> Result<Error> {
 /// Runs in the child: drops its privileges, reports the result to the parent, and serves until the parent ends.
 fn serve(listener: TcpListener, collector: Collector, mut parents_life: UnixStream) -> Result<()> {
     let restricted = restrict();
-    let report = restricted.as_ref().map(String::clone).map_err(|error| format!("{error:#}"));
+    let report = restricted.as_ref().map(|left| left.clone().into_bytes()).map_err(|error| format!("{error:#}"));
     let tried = || "cannot start the HTTP server".to_owned();
     send(&mut parents_life, &report).tried(tried)?;
     restricted?;
@@ -140,6 +148,12 @@ impl Pages for Collector {
         ask(&self.metrics)
     }
 
+    const PROTOBUF: bool = true;
+
+    fn protobuf(&self) -> Bytes {
+        request(&self.metrics, PROTOBUF)
+    }
+
     fn health(&self) -> Page {
         ask(&self.health)
     }
@@ -153,18 +167,24 @@ impl Pages for Collector {
     }
 }
 
-/// Asks for one page. The request is one byte with any value.
 fn ask(collector: &Mutex<UnixStream>) -> Page {
+    let page = request(collector, DEFAULT)?;
+    String::from_utf8(page).map_err(|_| "the collector's answer is not text".to_owned())
+}
+
+fn request(collector: &Mutex<UnixStream>, form: u8) -> Bytes {
     let mut collector = collector.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = collector.write_all(&[0]).and_then(|()| receive(&mut collector));
+    let answer = collector.write_all(&[form]).and_then(|()| receive(&mut collector));
     answer.unwrap_or_else(|error| Err(format!("the collector does not answer: {error}")))
 }
 
-/// Runs in the collector: makes one page per request, until the HTTP process ends.
-pub(super) fn answer(mut front: UnixStream, mut make: impl FnMut() -> Page) {
-    // the value of the byte does not matter: this process parses nothing that the HTTP process sends
-    while front.read_exact(&mut [0]).is_ok() {
-        let page = catch_unwind(AssertUnwindSafe(&mut make));
+/// Runs in the collector: makes one page per request, until the HTTP process ends. `make` learns whether it is to be
+/// protobuf.
+pub(super) fn answer(mut front: UnixStream, mut make: impl FnMut(bool) -> Bytes) {
+    // this process parses nothing else that the HTTP process sends
+    let mut form = [DEFAULT];
+    while front.read_exact(&mut form).is_ok() {
+        let page = catch_unwind(AssertUnwindSafe(|| make(form == [PROTOBUF])));
         let page = page.unwrap_or_else(|_| Err("collecting the page panicked; see the log".to_owned()));
         if send(&mut front, &page).is_err() {
             return;
@@ -172,23 +192,25 @@ pub(super) fn answer(mut front: UnixStream, mut make: impl FnMut() -> Page) {
     }
 }
 
-fn send(to: &mut UnixStream, page: &Page) -> io::Result<()> {
-    let (is_page, text) = match page {
-        Ok(text) => (1, text),
-        Err(text) => (0, text),
+fn send(to: &mut UnixStream, page: &Bytes) -> io::Result<()> {
+    let (is_page, content) = match page {
+        Ok(content) => (1, content.as_slice()),
+        Err(why) => (0, why.as_bytes()),
     };
     let mut message = vec![is_page];
-    message.extend(text.len().to_ne_bytes());
-    message.extend(text.as_bytes());
+    message.extend(content.len().to_ne_bytes());
+    message.extend(content);
     to.write_all(&message)
 }
 
-fn receive(from: &mut UnixStream) -> io::Result<Page> {
+fn receive(from: &mut UnixStream) -> io::Result<Bytes> {
     let (mut is_page, mut length) = ([0], [0; 8]);
     from.read_exact(&mut is_page)?;
     from.read_exact(&mut length)?;
-    let mut text = vec![0; usize::from_ne_bytes(length)];
-    from.read_exact(&mut text)?;
-    let text = String::from_utf8(text).map_err(io::Error::other)?;
-    Ok(if is_page == [1] { Ok(text) } else { Err(text) })
+    let mut content = vec![0; usize::from_ne_bytes(length)];
+    from.read_exact(&mut content)?;
+    if is_page == [1] {
+        return Ok(Ok(content));
+    }
+    Ok(Err(String::from_utf8(content).map_err(io::Error::other)?))
 }

@@ -7,13 +7,16 @@ use crate::canary::Status;
 use crate::policy::Shown;
 use crate::policy::figures::{RuleStats, Stats};
 use crate::sockets::count::{Group, version_label};
+use hotcc_abi::histogram::{LOG2_BUCKETS, Log2Histogram};
 use hotcc_abi::radio::IndexKey;
 use hotcc_abi::rx::RxCounters;
-use hotcc_abi::stats::{AlgoStats, HISTOGRAM_BUCKETS, Log2Histogram};
+use hotcc_abi::stats::AlgoStats;
 use hotcc_abi::version::Counters;
 use hotcc_host::error::{Error, Result};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet, prometheus_protobuf, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
@@ -122,7 +125,7 @@ pub struct Snapshot {
 /// first `max_others` have one.
 #[must_use]
 pub fn by_label(groups: &[Group], ours: &[Algorithm], max_others: usize) -> BTreeMap<String, Sockets> {
-    let zero = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum: 0 };
+    let zero = Log2Histogram { buckets: [0; LOG2_BUCKETS], sum: 0 };
     let empty = Sockets { by_version: BTreeMap::new(), cwnd_segments: zero, srtt_us: zero, delivery_kbps: zero };
     let current: BTreeMap<&str, u32> = ours.iter().map(|a| (a.name.as_str(), a.map_id)).collect();
     let mut others: Vec<&str> = groups.iter().map(|g| g.cc.as_str()).filter(|cc| !current.contains_key(cc)).collect();
@@ -182,14 +185,22 @@ impl Scale {
     }
 }
 
-/// Encodes the whole page.
+/// Encodes the whole page as text.
 pub fn page(snapshot: Snapshot) -> Result<String> {
+    let mut page = String::new();
+    text::encode(&mut page, &registry(snapshot)).map_err(|_| Error::failed("cannot encode the metrics"))?;
+    Ok(page)
+}
+
+/// Encodes the whole page as Prometheus' protobuf messages, which have native histograms beside the classic ones.
+pub fn protobuf(snapshot: Snapshot) -> Result<Vec<u8>> {
+    prometheus_protobuf::encode_to_vec(&registry(snapshot)).map_err(|_| Error::failed("cannot encode the metrics"))
+}
+
+fn registry(snapshot: Snapshot) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)
-        .map_err(|_| Error::failed("cannot encode the metrics"))?;
-    Ok(text)
+    registry
 }
 
 impl Collector for Snapshot {
@@ -339,39 +350,6 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn stats(&mut self, all: &[(String, AlgoStats)]) -> fmt::Result {
-        type Count = fn(&AlgoStats) -> u64;
-        let counters: [(&str, &str, Count); 6] = [
-            ("hotcc_flows_opened", "Flows that started to use the algorithm", |s| s.flows_opened),
-            ("hotcc_flows_closed", "Flows that stopped using the algorithm", |s| s.flows_closed),
-            ("hotcc_acked_bytes", "Bytes acknowledged to flows of the algorithm", |s| s.acked_bytes),
-            ("hotcc_retransmitted_segments", "Segments retransmitted by flows of the algorithm", |s| {
-                s.retransmitted_segments
-            }),
-            ("hotcc_loss_events", "Fast recoveries entered", |s| s.loss_events),
-            ("hotcc_timeouts", "Retransmission timeouts", |s| s.timeouts),
-        ];
-        for (name, help, count) in counters {
-            self.counters(name, help, all.iter().map(|(cc, s)| (labels([("cc", cc)]), count(s))))?;
-        }
-        let signals = all.iter().flat_map(|(cc, s)| {
-            let counts = [("fresh", s.signal_fresh), ("stale", s.signal_stale), ("absent", s.signal_absent)];
-            counts.map(|(signal, n)| (labels([("cc", cc), ("signal", signal)]), n))
-        });
-        self.counters("hotcc_signal_decisions", "Decisions, by state of the radio signal", signals)?;
-        type Pick = fn(&AlgoStats) -> &Log2Histogram;
-        let histograms: [(&str, &str, Scale, Pick); 3] = [
-            ("hotcc_flow_min_rtt_seconds", "Minimum RTT of each flow, at its end", RTT, |s| &s.min_rtt_us),
-            ("hotcc_flow_final_srtt_seconds", "Smoothed RTT of each flow, at its end", RTT, |s| &s.final_srtt_us),
-            ("hotcc_flow_duration_seconds", "Time that each flow used the algorithm", DURATION, |s| &s.duration_ms),
-        ];
-        for (name, help, scale, pick) in &histograms {
-            let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), *pick(s)));
-            self.histograms(name, help, scale, samples)?;
-        }
-        Ok(())
-    }
-
     fn radio(&mut self, links: &Links) -> fmt::Result {
         let one = |n: usize| [(Vec::new(), n as u64)];
         self.gauges("hotcc_radio_links", "Radio links in the index", one(links.total))?;
@@ -496,5 +474,6 @@ fn at_most<'a>(cc: &'a str, buckets: Vec<(f64, u64)>) -> impl Iterator<Item = (L
 }
 
 mod canary;
+mod stats;
 #[cfg(test)]
 mod tests;

@@ -89,11 +89,18 @@ async fn run(front: Front, listener: TcpListener, max_links: usize) -> Result<()
     drop(listener); // the HTTP process has its own copy
     let mut scraper = Scraper::new(max_links);
     std::thread::spawn(move || {
-        front::answer(metrics, || metrics::page(scraper.scrape()).map_err(|error| format!("{error:#}")));
+        front::answer(metrics, |is_protobuf| {
+            let found = scraper.scrape();
+            let page =
+                if is_protobuf { metrics::protobuf(found) } else { metrics::page(found).map(String::into_bytes) };
+            page.map_err(|error| format!("{error:#}"))
+        });
     });
-    std::thread::spawn(move || front::answer(health, check));
+    std::thread::spawn(move || front::answer(health, |_| check().map(String::into_bytes)));
     let mut view = Live::new(max_links);
-    std::thread::spawn(move || front::answer(live, || view.json().map_err(|error| format!("{error:#}"))));
+    std::thread::spawn(move || {
+        front::answer(live, |_| view.json().map(String::into_bytes).map_err(|error| format!("{error:#}")));
+    });
     service::ready();
     tokio::select! {
         why = front::ended(child) => Err(why?),

@@ -13,7 +13,7 @@ use hotcc_abi::stats::AlgoStats;
 use hotcc_host::bpffs;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::nearest;
-use libbpf_rs::{AsRawLibbpf, MapCore, MapType, Object, OpenMapMut, OpenObject};
+use libbpf_rs::{AsRawLibbpf, MapCore, MapHandle, MapType, Object, OpenMapMut, OpenObject};
 use std::{fs, io};
 
 /// An object that is parsed, but not yet loaded into the kernel.
@@ -103,7 +103,9 @@ impl Opened {
                 keeps_stats = true;
                 // All versions of a name share one map: connections that still run a removed version continue to count
                 // in it.
-                if stats_pin.exists() {
+                let pinned = MapHandle::from_pinned_path(&stats_pin);
+                // else an earlier hotcc pinned counters with another layout
+                if pinned.is_ok_and(|pinned| pinned.value_size() == map.value_size()) {
                     map.reuse_pinned_map(&stats_pin).tried(|| format!("cannot use {}", stats_pin.display()))?;
                 }
             }

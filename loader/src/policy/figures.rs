@@ -5,8 +5,8 @@ use super::kernel::{Current, current};
 use super::layout::{RuleEntry, TextEntry};
 use crate::registry::need_bpffs;
 use bytemuck::{Pod, Zeroable};
+use hotcc_abi::histogram::{LOG2_BUCKETS, Log2Histogram};
 use hotcc_abi::pins;
-use hotcc_abi::stats::{HISTOGRAM_BUCKETS, Log2Histogram};
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried, need_root};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -48,10 +48,10 @@ impl Distribution {
 
     /// Returns the distribution by powers of two: bucket `i` has the values from 2^(i-1) to 2^i.
     pub(crate) fn log2(&self) -> Log2Histogram {
-        let mut histogram = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum: self.sum };
+        let mut histogram = Log2Histogram { buckets: [0; LOG2_BUCKETS], sum: self.sum };
         for (bucket, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
             let bits = (u64::BITS - low(bucket).leading_zeros()) as usize;
-            histogram.buckets[bits.min(HISTOGRAM_BUCKETS - 1)] += u64::from(*count);
+            histogram.buckets[bits.min(LOG2_BUCKETS - 1)] += u64::from(*count);
         }
         histogram
     }

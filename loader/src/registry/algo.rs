@@ -168,15 +168,22 @@ impl Algo {
         self.dir.join(pins::STATS)
     }
 
-    /// Returns the monotonic counters of all versions since the name was loaded, summed over CPUs, or `None` if no
-    /// version keeps counters.
-    pub fn stats(&self) -> Result<Option<AlgoStats>> {
+    /// Returns the map of these counters, or `None` if no version keeps counters, or if all versions are of an earlier
+    /// hotcc whose counters have another layout.
+    pub(crate) fn stats_map(&self) -> Result<Option<MapHandle>> {
         let path = self.stats_path();
         if !path.exists() {
             return Ok(None);
         }
-        let tried = || format!("cannot read {}", path.display());
-        let map = MapHandle::from_pinned_path(&path).tried(tried)?;
+        let map = MapHandle::from_pinned_path(&path).tried(|| format!("cannot read {}", path.display()))?;
+        Ok((map.value_size() as usize == size_of::<AlgoStats>()).then_some(map))
+    }
+
+    /// Returns the monotonic counters of all versions since the name was loaded, summed over CPUs, or `None` if there
+    /// are none that this hotcc can read.
+    pub fn stats(&self) -> Result<Option<AlgoStats>> {
+        let Some(map) = self.stats_map()? else { return Ok(None) };
+        let tried = || format!("cannot read {}", self.stats_path().display());
         let mut sum: AlgoStats = Zeroable::zeroed();
         for value in map.lookup_percpu(&KEY, MapFlags::empty()).tried(tried)?.unwrap_or_default() {
             if let Ok(one) = bytemuck::try_pod_read_unaligned(&value) {

@@ -17,6 +17,7 @@ use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_radio_map::{MapError, RadioView, share_with_feeders};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle};
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -57,7 +58,8 @@ fn pin_parts(algo: &Algo, version: &Version, loaded: &mut Loaded, source: &Sourc
             pin(&mut map, "tunables")?;
         } else if name.ends_with(".rodata") {
             pin(&mut map, "constants")?;
-        } else if keeps_stats && name == pins::STATS && !algo.stats_path().exists() {
+        } else if keeps_stats && name == pins::STATS && algo.stats_map()?.is_none() {
+            let _ = fs::remove_file(algo.stats_path()); // counters of another layout
             pin(&mut map, "../stats")?;
         }
     }

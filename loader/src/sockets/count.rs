@@ -2,7 +2,7 @@
 
 use super::walk::SocketWalk;
 use bytemuck::{Pod, Zeroable};
-use hotcc_abi::stats::Log2Histogram;
+use hotcc_abi::histogram::Log2Histogram;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Result, Tried};
 use hotcc_host::netns;

@@ -1,9 +1,13 @@
-//! The two formats of a page of metrics, and the choice between them.
+//! The formats of a page of metrics, and the choice between them.
+
+/// Media type of Prometheus' protobuf messages, each after its length.
+pub(super) const PROTOBUF: &str =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
 
 /// Units at the end of metric names. In OpenMetrics, a separate line states the unit.
 const UNITS: [&str; 5] = ["seconds", "bytes", "bytes_per_second", "segments", "db"];
 
-/// The format of a page.
+/// The format of a page of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// Prometheus' text format 0.0.4, which every scraper and promtool read.
@@ -16,15 +20,7 @@ impl Format {
     /// Returns the format that a request's `Accept` fields prefer. It is OpenMetrics only if they name it; wildcards
     /// select text.
     pub(super) fn accepted<'a>(fields: impl Iterator<Item = &'a str>) -> Self {
-        let ranges: Vec<Range<'_>> = fields.flat_map(|field| split(field, ',')).filter_map(Range::parse).collect();
-        let quality = |media_type: &str, version: &str| {
-            let matching = ranges.iter().filter(|r| r.media_type.eq_ignore_ascii_case(media_type));
-            let matching = matching.filter(|r| r.version.is_none_or(|v| v == version));
-            matching.map(|r| r.quality).reduce(f32::max)
-        };
-        let open = quality("application/openmetrics-text", "1.0.0").unwrap_or(0.0);
-        // the most specific matching range decides
-        let text = ["text/plain", "text/*", "*/*"].iter().find_map(|range| quality(range, "0.0.4")).unwrap_or(0.0);
+        let (open, text) = Preferences::of(fields).open_metrics_and_text();
         if open > 0.0 && open >= text { Self::OpenMetrics } else { Self::Text }
     }
 
@@ -72,10 +68,46 @@ impl Format {
     }
 }
 
+/// Returns whether a request's `Accept` fields prefer protobuf, by name, to both formats of text.
+pub(super) fn prefers_protobuf<'a>(fields: impl Iterator<Item = &'a str>) -> bool {
+    let preferences = Preferences::of(fields);
+    let (open, text) = preferences.open_metrics_and_text();
+    let protobuf = |range: &&Range<'_>| {
+        range.media_type.eq_ignore_ascii_case("application/vnd.google.protobuf")
+            && range.proto == Some("io.prometheus.client.MetricFamily")
+            && range.encoding == Some("delimited")
+    };
+    preferences.0.iter().filter(protobuf).any(|range| range.quality > open.max(text))
+}
+
+/// The media ranges of a request's `Accept` fields.
+struct Preferences<'a>(Vec<Range<'a>>);
+
+impl<'a> Preferences<'a> {
+    fn of(fields: impl Iterator<Item = &'a str>) -> Self {
+        Self(fields.flat_map(|field| split(field, ',')).filter_map(Range::parse).collect())
+    }
+
+    /// Returns the qualities of the formats of text.
+    fn open_metrics_and_text(&self) -> (f32, f32) {
+        let quality = |media_type: &str, version: &str| {
+            let matching = self.0.iter().filter(|r| r.media_type.eq_ignore_ascii_case(media_type));
+            let matching = matching.filter(|r| r.version.is_none_or(|v| v == version));
+            matching.map(|r| r.quality).reduce(f32::max)
+        };
+        let open = quality("application/openmetrics-text", "1.0.0").unwrap_or(0.0);
+        // the most specific matching range decides
+        let text = ["text/plain", "text/*", "*/*"].iter().find_map(|range| quality(range, "0.0.4")).unwrap_or(0.0);
+        (open, text)
+    }
+}
+
 /// A media range of an `Accept` field (RFC 9110, section 12.5.1).
 struct Range<'a> {
     media_type: &'a str,
     version: Option<&'a str>,
+    proto: Option<&'a str>,
+    encoding: Option<&'a str>,
     quality: f32,
 }
 
@@ -83,12 +115,14 @@ impl<'a> Range<'a> {
     /// Parses a media range; returns `None` if its quality is invalid.
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = split(text, ';');
-        let mut range = Self { media_type: parts.next()?, version: None, quality: 1.0 };
+        let mut range = Self { media_type: parts.next()?, version: None, proto: None, encoding: None, quality: 1.0 };
         for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
             let value = value.trim().trim_matches('"');
             match name.trim() {
                 "q" | "Q" => range.quality = value.parse().ok().filter(|q| (0.0..=1.0).contains(q))?,
                 name if name.eq_ignore_ascii_case("version") => range.version = Some(value),
+                name if name.eq_ignore_ascii_case("proto") => range.proto = Some(value),
+                name if name.eq_ignore_ascii_case("encoding") => range.encoding = Some(value),
                 _ => {}
             }
         }
@@ -138,6 +172,29 @@ mod tests {
         ];
         for (fields, format) in cases {
             assert_eq!(Format::accepted(fields.iter().copied()), format, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn protobuf_is_served_only_if_it_is_preferred_by_name() {
+        const FAMILY: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily";
+        const REST: &str = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let cases = [
+            (format!("{FAMILY};encoding=delimited,{REST}"), true),
+            (format!("{REST},{FAMILY};encoding=delimited"), true),
+            (format!("{FAMILY};encoding=delimited;q=0.9,{REST}"), true),
+            (format!("{FAMILY};encoding=delimited;q=0.8,{REST}"), false),
+            (format!("{FAMILY};encoding=delimited;q=0.3,*/*;q=0.4"), false),
+            (format!("{FAMILY};encoding=delimited;q=0"), false),
+            (format!("{FAMILY};encoding=text,{REST}"), false),
+            (format!("{FAMILY},{REST}"), false),
+            ("application/vnd.google.protobuf;encoding=delimited".to_owned(), false),
+            (REST.to_owned(), false),
+            ("application/*,*/*".to_owned(), false),
+            (String::new(), false),
+        ];
+        for (field, is_preferred) in cases {
+            assert_eq!(prefers_protobuf([field.as_str()].into_iter()), is_preferred, "{field}");
         }
     }
 

@@ -30,6 +30,14 @@ pub trait Pages: Send + Sync + 'static {
     /// block; one page is made at a time.
     fn metrics(&self) -> std::result::Result<String, String>;
 
+    /// Whether the daemon makes its metrics also as protobuf.
+    const PROTOBUF: bool = false;
+
+    /// Makes the page of metrics as Prometheus' protobuf messages, each after its length; like `metrics`.
+    fn protobuf(&self) -> std::result::Result<Vec<u8>, String> {
+        Err("there are no metrics as protobuf".to_owned())
+    }
+
     /// Returns the text of `/healthz`: `Ok` is served with status 200, `Err` with 503. May block; does not wait for a
     /// page of metrics.
     fn health(&self) -> std::result::Result<String, String>;
@@ -91,11 +99,11 @@ struct Server<P> {
 
 /// Makes a page on a separate thread. `turn` moves to that thread, so that the next page waits for this one even if the
 /// client hangs up.
-async fn make<P: Pages>(
+async fn make<P: Pages, T: Send + 'static>(
     server: Arc<Server<P>>,
     turn: Option<OwnedMutexGuard<()>>,
-    page: fn(&P) -> std::result::Result<String, String>,
-) -> std::result::Result<String, String> {
+    page: fn(&P) -> std::result::Result<T, String>,
+) -> std::result::Result<T, String> {
     let made = tokio::task::spawn_blocking(move || {
         let _turn = turn;
         page(&server.pages)
@@ -104,13 +112,18 @@ async fn make<P: Pages>(
 }
 
 async fn metrics<P: Pages>(State(server): State<Arc<Server<P>>>, fields: HeaderMap) -> Response {
-    let accept = fields.get_all(header::ACCEPT).iter();
-    let format = Format::accepted(accept.filter_map(|value| value.to_str().ok()));
-    let turn = Arc::clone(&server.scrape).lock_owned().await;
-    match make(server, Some(turn), P::metrics).await {
-        Ok(page) => {
-            let fields = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "Accept")];
-            (fields, format.render(&page)).into_response()
+    let accept = || fields.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let turn = Some(Arc::clone(&server.scrape).lock_owned().await);
+    let made = if P::PROTOBUF && format::prefers_protobuf(accept()) {
+        make(server, turn, P::protobuf).await.map(|page| (format::PROTOBUF, page))
+    } else {
+        let format = Format::accepted(accept());
+        let made = make(server, turn, P::metrics).await;
+        made.map(|page| (format.content_type(), format.render(&page).into_bytes()))
+    };
+    match made {
+        Ok((media_type, page)) => {
+            ([(header::CONTENT_TYPE, media_type), (header::VARY, "Accept")], page).into_response()
         }
         Err(why) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{why}\n")).into_response(),
     }

@@ -7,10 +7,11 @@ use crate::policy::figures::{FiguresEntry, RuleStats, Stats};
 use crate::policy::layout::Counts;
 use crate::sockets::count::GroupCounts;
 use bytemuck::Zeroable;
+use hotcc_abi::histogram::Histogram;
 use hotcc_abi::radio::IndexKey;
 
 fn histogram(values: &[(usize, u64)], sum: u64) -> Log2Histogram {
-    let mut h = Log2Histogram { buckets: [0; HISTOGRAM_BUCKETS], sum };
+    let mut h = Log2Histogram { buckets: [0; LOG2_BUCKETS], sum };
     values.iter().for_each(|&(bucket, n)| h.buckets[bucket] = n);
     h
 }
@@ -51,12 +52,16 @@ fn link(last: u8, sinr_db: Option<f64>) -> Link {
 }
 
 fn full() -> Snapshot {
+    let mut min_rtt_us = Histogram { sum: 2_500_000, ..Histogram::zeroed() };
+    for (power, bounds_below, count) in [(0, 0, 1), (2, 8, 1), (7, 5, 2), (28, 8, 1)] {
+        min_rtt_us.buckets[9 * power + bounds_below] = count;
+    }
     let stats = AlgoStats {
         flows_opened: 4,
         flows_closed: 3,
         acked_bytes: 5_000,
         signal_stale: 6,
-        min_rtt_us: histogram(&[(2, 1), (7, 2), (28, 1)], 2_500_000),
+        min_rtt_us,
         ..AlgoStats::zeroed()
     };
     let algorithms = vec![ours("dtcp", 7), ours("idle", 8)];
@@ -197,10 +202,10 @@ fn monotonic_counters_and_histograms() {
         hotcc_flows_opened_total{cc="dtcp"} 4
         hotcc_signal_decisions_total{cc="dtcp",signal="stale"} 6
         # TYPE hotcc_flow_min_rtt_seconds histogram
-        hotcc_flow_min_rtt_seconds_bucket{le="0.000064",cc="dtcp"} 1
-        hotcc_flow_min_rtt_seconds_bucket{le="0.000128",cc="dtcp"} 3
-        hotcc_flow_min_rtt_seconds_bucket{le="+Inf",cc="dtcp"} 4
-        hotcc_flow_min_rtt_seconds_count{cc="dtcp"} 4
+        hotcc_flow_min_rtt_seconds_bucket{le="0.000064",cc="dtcp"} 2
+        hotcc_flow_min_rtt_seconds_bucket{le="0.000128",cc="dtcp"} 4
+        hotcc_flow_min_rtt_seconds_bucket{le="+Inf",cc="dtcp"} 5
+        hotcc_flow_min_rtt_seconds_count{cc="dtcp"} 5
         hotcc_flow_min_rtt_seconds_sum{cc="dtcp"} 2.5"#,
     );
 }
@@ -266,3 +271,5 @@ fn manual_and_alerts_are_up_to_date() {
         assert!(told.contains(name), "an alert names {name}, which is no metric");
     }
 }
+
+mod protobuf;
