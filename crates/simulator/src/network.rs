@@ -3,7 +3,7 @@
 use crate::packet::Packet;
 use anyhow::{Context, Result, bail};
 use bytemuck::Zeroable;
-use hotcc_lab_proto::cell::{Cell, End};
+use hotcc_lab_proto::cell::Cell;
 use hotcc_lab_proto::link_model::{self, Fate, LinkModel, Offer};
 use hotcc_lab_proto::plan::{Plan, PlannedHost};
 use hotcc_lab_proto::queue::{Ecn, Header, flow_key};
