@@ -23,7 +23,7 @@ pub(super) struct DualPi2<T> {
     update_ns: u64,
     /// Below this queue length, no packet is dropped or marked at random.
     spared_bytes: u64,
-    l4s: Fifo<(bool, T)>,
+    l4s: Fifo<T>,
     classic: Fifo<T>,
     /// Base probability, in units of 2^-32.
     base: u64,
@@ -64,15 +64,13 @@ impl<T> DualPi2<T> {
     }
 
     pub fn drain(&mut self) -> Vec<Queued<T>> {
-        self.l4s.drain().into_iter().map(unwrapped).chain(self.classic.drain()).collect()
+        self.l4s.drain().into_iter().chain(self.classic.drain()).collect()
     }
 
     pub fn enqueue(&mut self, now_ns: u64, packet: Queued<T>) {
         self.update(now_ns);
         if matches!(packet.header.ecn, Ecn::Ect1 | Ecn::Ce) {
-            let finds_queue = !self.l4s.packets.is_empty();
-            let Queued { came_ns, header, marked, item } = packet;
-            self.l4s.push(Queued { came_ns, header, marked, item: (finds_queue, item) });
+            self.l4s.push(packet);
         } else {
             self.classic.push(packet);
         }
@@ -83,14 +81,12 @@ impl<T> DualPi2<T> {
         loop {
             let both = !self.l4s.packets.is_empty() && !self.classic.packets.is_empty();
             if !self.l4s.packets.is_empty() && (!both || self.credit <= 0) {
-                let packet = self.l4s.pop()?;
-                let finds_queue = packet.item.0;
-                let mut packet = unwrapped(packet);
+                let mut packet = self.l4s.pop()?;
                 if self.drops_l4s(&mut packet) {
                     dropped.push(packet);
                     continue;
                 }
-                if finds_queue && now_ns - packet.came_ns > STEP_NS {
+                if now_ns - packet.came_ns > STEP_NS {
                     packet.mark();
                 }
                 self.spend(both, CLASSIC_PERCENT, &packet);
@@ -161,10 +157,6 @@ impl<T> DualPi2<T> {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mixed(self.random) >> 32 < probability
     }
-}
-
-fn unwrapped<T>(packet: Queued<(bool, T)>) -> Queued<T> {
-    Queued { came_ns: packet.came_ns, header: packet.header, marked: packet.marked, item: packet.item.1 }
 }
 
 #[cfg(test)]
