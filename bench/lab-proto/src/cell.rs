@@ -7,23 +7,11 @@
 //! has when the turn begins. When a packet leaves depends on which other links send until then, so this is known only
 //! at that time.
 
-use crate::link_model::{LinkModel, MILLIBITS_PER_BYTE, NS_PER_MS};
+use crate::link_model::{End, LinkModel, MILLIBITS_PER_BYTE, NS_PER_MS};
 use crate::plan::Plan;
 use crate::queue::{Header, Queue, Queued};
 
 const TURN_NS: u64 = 1_000_000;
-
-/// What happened to a packet in its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The packet was served.
-    Served {
-        /// Whether the queue's discipline marked it.
-        marked: bool,
-    },
-    /// The queue dropped the packet.
-    Dropped,
-}
 
 /// A packet that has left its queue.
 #[derive(Debug, PartialEq)]

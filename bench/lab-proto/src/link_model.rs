@@ -5,7 +5,6 @@
 //! delay, jitter and reordering. The rate's future is known, so the complete fate of a packet is known when it arrives.
 //! Sums wrap around exactly where they do in the BPF program.
 
-use crate::cell::End;
 use crate::plan::PlannedLink;
 use crate::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
 
@@ -43,6 +42,18 @@ pub enum Fate {
     Lost,
     /// The policer drops the packet.
     Policed,
+}
+
+/// What happened to a packet in its queue in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The packet was served.
+    Served {
+        /// Whether the queue's discipline marked it.
+        marked: bool,
+    },
+    /// The queue dropped the packet.
+    Dropped,
 }
 
 /// What a packet finds in the queue, and its fate.

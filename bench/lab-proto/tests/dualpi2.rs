@@ -81,7 +81,7 @@ fn arrivals() -> Vec<(u64, bool)> {
     let mut next = |_| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         at_ns += SERVICE_NS * 25 / 52 + (random >> 40) % (SERVICE_NS * 25 / 26);
-        (at_ns, (random >> 33) % 3 == 0)
+        (at_ns, (random >> 33).is_multiple_of(3))
     };
     (0..PACKETS).map(&mut next).collect()
 }

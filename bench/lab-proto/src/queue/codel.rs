@@ -1,6 +1,6 @@
 //! CoDel, RFC 8289: drops or marks at the head of the queue while packets stay in it for longer than a target.
 
-use super::{Fifo, Parameters, Queued};
+use super::packet::{Fifo, Parameters, Queued};
 
 /// If the queue becomes bad again within this many intervals, dropping resumes at about the last rate.
 const MEMORY_INTERVALS: u64 = 16;
@@ -109,8 +109,8 @@ impl Codel {
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::{Ecn, Kind};
     use super::super::testing::{MS, Run, packets};
-    use super::super::{Ecn, Kind};
 
     #[test]
     fn drops_come_at_intervals_that_shrink_with_the_square_root_of_their_number() {

@@ -1,7 +1,7 @@
 //! DualPI2, RFC 9332, appendix A: a queue for L4S and one for classic traffic, whose signals are coupled so that flows
 //! of both kinds get about equal shares.
 
-use super::{Ecn, Fifo, Parameters, Queued, mixed};
+use super::packet::{Ecn, Fifo, Parameters, Queued, mixed};
 
 /// Gains of the controller, in 256ths of a hertz: how much the probability changes per second of delay above the
 /// target (0.16 Hz), and per second by which the delay has grown (3.2 Hz).
@@ -161,8 +161,8 @@ impl<T> DualPi2<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::{Ecn, Header, Kind, Parameters, Queued};
     use super::super::testing::{MS, Run, packets, together};
-    use super::super::{Ecn, Header, Kind, Parameters, Queued};
     use super::{DualPi2, ONE};
 
     #[test]

@@ -2,7 +2,7 @@
 //! come first.
 
 use super::codel::Codel;
-use super::{Fifo, Parameters, Queued, mixed};
+use super::packet::{Fifo, Parameters, Queued, mixed};
 use std::collections::VecDeque;
 
 const FLOWS: u64 = 1024;
@@ -123,8 +123,8 @@ impl<T> FqCodel<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::{Ecn, Kind};
     use super::super::testing::{MS, Run, packets, together};
-    use super::super::{Ecn, Kind};
 
     #[test]
     fn a_flow_that_sends_little_does_not_wait_for_one_that_fills_the_queue() {
@@ -146,7 +146,8 @@ mod tests {
         let mut large = packets(2000, MS, Ecn::NotEct, 1);
         let small = packets(6000, MS / 3, Ecn::NotEct, 2);
         large.iter_mut().for_each(|arrival| arrival.1.bytes = 1500);
-        let small = small.into_iter().map(|(at, header)| (at, super::super::Header { bytes: 500, ..header })).collect();
+        let small =
+            small.into_iter().map(|(at, header)| (at, super::super::packet::Header { bytes: 500, ..header })).collect();
         let run = Run::of(Kind::FqCodel, |_| {}).serve(MS, together(large, small));
         let bytes = |flow: u32| {
             let of = run.sent.iter().filter(move |(at_ns, p)| p.header.flow == flow && *at_ns < 2000 * MS);

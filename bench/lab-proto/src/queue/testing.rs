@@ -1,6 +1,7 @@
 //! A link with a constant rate, for tests of disciplines.
 
-use super::{Ecn, Header, Kind, Parameters, Queue, Queued};
+use super::Queue;
+use super::packet::{Ecn, Header, Kind, Parameters, Queued};
 
 pub(super) const MS: u64 = 1_000_000;
 
