@@ -32,6 +32,7 @@ fn arrivals() -> Vec<Arrival> {
 }
 
 #[test]
+#[ignore = "takes minutes for each discipline: cargo test --workspace --test in_lab -- --ignored the_labs_disciplines"]
 fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
     const NAME: &str = "the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
