@@ -117,6 +117,9 @@ fn obey_job(line: &mut File) -> Result<()> {
             }
         }
         Job::Cost(job) => meter::measure(&job, &mut |message| say(line, &message))?,
+        Job::Qdisc(comparison) => {
+            say(line, &Message::Output(serde_json::to_string(&exec::compare(&comparison)?)?))?;
+        }
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {
                 say(line, &Message::Row(matrix::row(subject, next, bytes)))?;

@@ -17,8 +17,8 @@ pub enum Stage {
 
 impl Stage {
     /// Returns whether a thread holds packets instead of the kernel. The kernel must know at once until when to hold a
-    /// packet, which is unknown for links that share the air.
+    /// packet, which is unknown for links that share the air, and behind a queueing discipline.
     pub(crate) fn emulates(self, plan: &Plan) -> bool {
-        self == Self::NativeEmulated || plan.links.iter().any(|link| link.cell.is_some())
+        self == Self::NativeEmulated || plan.links.iter().any(|link| link.cell.is_some() || link.discipline.is_some())
     }
 }

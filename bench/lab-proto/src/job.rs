@@ -2,6 +2,7 @@
 
 use crate::cost::{CostJob, Counted};
 use crate::plan::Plan;
+use crate::qdisc::Comparison;
 use serde::{Deserialize, Serialize};
 
 /// Path at which the guest finds its job.
@@ -53,6 +54,8 @@ pub enum Job {
     },
     /// One plan to run under each algorithm, to count what the algorithm costs.
     Cost(Box<CostJob>),
+    /// The same arrivals into a queueing discipline of the kernel and into the lab's.
+    Qdisc(Box<Comparison>),
 }
 
 /// A command to run.
@@ -101,7 +104,7 @@ pub enum Message {
     Progress(String),
     /// One algorithm's row of the matrix.
     Row(Row),
-    /// What a command of [`Job::Commands`] or [`Job::Canaries`] wrote to stdout.
+    /// What a command of [`Job::Commands`] or [`Job::Canaries`] wrote to stdout, or the result of [`Job::Qdisc`].
     Output(String),
     /// A result of [`Job::Cost`].
     Counted(Counted),

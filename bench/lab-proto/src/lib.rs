@@ -6,5 +6,7 @@ pub mod cost;
 pub mod job;
 pub mod link_model;
 pub mod plan;
+pub mod qdisc;
+pub mod queue;
 pub mod records;
 pub mod run_record;

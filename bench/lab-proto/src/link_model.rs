@@ -44,6 +44,18 @@ pub enum Fate {
     Policed,
 }
 
+/// What happened to a packet in its queue in a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The packet was served.
+    Served {
+        /// Whether the queue's discipline marked it.
+        marked: bool,
+    },
+    /// The queue dropped the packet.
+    Dropped,
+}
+
 /// What a packet finds in the queue, and its fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
@@ -173,14 +185,26 @@ impl LinkModel {
         false
     }
 
-    /// Counts a packet that is dropped because it finds no room.
-    pub fn refuse(&mut self, packet: &Packet) {
+    /// Counts a packet that the queue drops.
+    fn refuse(&mut self, packet: &Packet) {
         self.state.queue_drops += u64::from(packet.segments);
+    }
+
+    /// Returns the fate of a packet that has left its queue in a cell.
+    pub fn end(&mut self, packet: &Packet, queue_bytes: u32, at_ns: u64, end: End) -> Fate {
+        let End::Served { marked } = end else {
+            self.refuse(packet);
+            return Fate::QueueDrop;
+        };
+        match self.leave(packet, queue_bytes, at_ns) {
+            Fate::Leaves { at_ns, mark } => Fate::Leaves { at_ns, mark: mark || marked },
+            fate => fate,
+        }
     }
 
     /// Returns the fate of a packet that has been served. The packet found `queue_bytes` bytes ahead of it when it
     /// arrived.
-    pub fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
+    fn leave(&mut self, packet: &Packet, queue_bytes: u32, mut leaves_ns: u64) -> Fate {
         let phase = &self.phases[packet.phase];
         // a lost packet was sent nevertheless: it took its time on the link
         let drawn = |purpose| draw(self.state.seed, packet.number, purpose);
@@ -211,11 +235,6 @@ impl LinkModel {
         let step = (now_ns / self.state.step_ns) as usize;
         let until_ns = (step + 1 < self.steps.len()).then(|| (step as u64 + 1) * self.state.step_ns);
         (self.steps[step.min(self.steps.len() - 1)].rate_bps, until_ns)
-    }
-
-    /// Returns the capacity of the link's queue.
-    pub fn room_bytes(&self) -> u64 {
-        self.state.queue_bytes
     }
 
     /// Counts a packet that was marked.

@@ -1,5 +1,6 @@
 //! The plan that the guest executes: a scenario's case with a seed, in which every number is fixed.
 
+use crate::queue::Parameters;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
@@ -32,7 +33,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the links of each cell, by their indices.
+    /// Returns the links of each cell, by their indices. A link that has a queueing discipline and shares no air is a
+    /// cell of its own.
     #[must_use]
     pub fn cells(&self) -> Vec<Vec<usize>> {
         let mut cells: Vec<Vec<usize>> = Vec::new();
@@ -40,7 +42,16 @@ impl Plan {
             cells.resize_with(cells.len().max(cell + 1), Vec::new);
             cells[cell].push(place);
         }
+        let alone = self.links.iter().enumerate().filter(|(_, link)| link.cell.is_none() && link.discipline.is_some());
+        cells.extend(alone.map(|(place, _)| vec![place]));
         cells
+    }
+
+    /// Returns for each link the index of its cell, if it is in one.
+    #[must_use]
+    pub fn cell_of_links(&self) -> Vec<Option<usize>> {
+        let cells = self.cells();
+        (0..self.links.len()).map(|link| cells.iter().position(|cell| cell.contains(&link))).collect()
     }
 }
 
@@ -118,6 +129,9 @@ pub struct PlannedLink {
     /// Policer before the queue.
     #[serde(default)]
     pub police: Option<PlannedPolice>,
+    /// How the queue chooses what to send, drop and mark; `None` for drop-tail.
+    #[serde(default)]
+    pub discipline: Option<Parameters>,
     /// What follows the queue, in order of time; the first phase starts at 0.
     pub phases: Vec<PlannedPhase>,
     /// Index of the cell whose air the link shares; the rates are then those of the whole cell.

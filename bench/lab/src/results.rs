@@ -215,6 +215,9 @@ pub struct FlowSummary {
     pub queue_drops: u64,
     /// Data packets that links lost.
     pub losses: u64,
+    /// Data packets that links marked (CE).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ce_marks: u64,
     /// Retransmitted segments.
     pub retransmits: u64,
     /// Retransmission timeouts.
@@ -262,7 +265,7 @@ pub struct LinkSummary {
 }
 
 /// The metrics of a run, with their descriptions and units.
-pub const METRICS: [(&str, &str); 22] = [
+pub const METRICS: [(&str, &str); 23] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
     ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
     ("share", "share of the throughput of all TCP flows, 0..1"),
@@ -276,6 +279,7 @@ pub const METRICS: [(&str, &str); 22] = [
     ("queue_delay_time_mean_ms", "one-way queueing delay averaged over time, ms"),
     ("queue_delay_time_p95_ms", "one-way queueing delay that is not exceeded for 95 % of the time, ms"),
     ("loss_ratio", "data packets lost, on links, in queues and at policers, over those sent, 0..1"),
+    ("mark_ratio", "data packets marked by links, over those sent, 0..1"),
     ("retransmits", "retransmitted segments"),
     ("timeouts", "retransmission timeouts"),
     ("completion_s", "time until all bytes were received, s"),
@@ -286,6 +290,10 @@ pub const METRICS: [(&str, &str); 22] = [
     ("resume_s", "longest time after a change of the path to 90 % of the rate before it, s"),
     ("jain", "Jain's fairness index"),
 ];
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
 
 impl FlowSummary {
     /// Returns one of [`METRICS`]; `None` if this flow does not have it.
@@ -307,6 +315,7 @@ impl FlowSummary {
             "watched_p99" => self.watched_p99,
             "resume_s" => self.resume_s.iter().copied().reduce(f64::max),
             "loss_ratio" => ratio(self.losses + self.queue_drops + self.police_drops, self.packets),
+            "mark_ratio" => ratio(self.ce_marks, self.packets).filter(|share| *share > 0.0),
             "retransmits" => Some(self.retransmits as f64),
             "timeouts" => (self.cc != "udp").then_some(self.timeouts as f64),
             "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),

@@ -40,7 +40,7 @@ const fn column(metric: &'static str, heading: &'static str, factor: f64, shown:
 }
 
 /// Columns of the tables of figures, in order.
-pub const COLUMNS: [Column; 14] = [
+pub const COLUMNS: [Column; 15] = [
     column("throughput_mbps", "throughput, Mbit/s", 1.0, Shown::Always),
     column("utilisation", "utilisation, %", 100.0, Shown::Always),
     column("rtt_mean_ms", "mean RTT, ms", 1.0, Shown::Always),
@@ -49,6 +49,7 @@ pub const COLUMNS: [Column; 14] = [
     column("queue_delay_time_mean_ms", "queue delay over time, ms", 1.0, Shown::InReports),
     column("queue_delay_p95_ms", "p95 queue delay, ms", 1.0, Shown::InReports),
     column("loss_ratio", "loss, %", 100.0, Shown::Always),
+    column("mark_ratio", "marks, %", 100.0, Shown::IfPresent),
     column("retransmits", "retransmits", 1.0, Shown::Always),
     column("timeouts", "timeouts", 1.0, Shown::InReports),
     column("completion_s", "completion, s", 1.0, Shown::IfPresent),

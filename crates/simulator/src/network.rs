@@ -6,6 +6,7 @@ use bytemuck::Zeroable;
 use hotcc_lab_proto::cell::Cell;
 use hotcc_lab_proto::link_model::{self, Fate, LinkModel, Offer};
 use hotcc_lab_proto::plan::{Plan, PlannedHost};
+use hotcc_lab_proto::queue::{Ecn, Header, flow_key};
 use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
 use hotcc_lab_proto::run_record::LinkEnd;
 use std::net::Ipv4Addr;
@@ -83,8 +84,8 @@ impl Network {
             hosts: hosts.collect::<Result<_>>()?,
             links: plan.links.iter().map(LinkModel::new).collect(),
             ends,
-            cells: plan.cells().into_iter().map(Cell::new).collect(),
-            cell_of: plan.links.iter().map(|link| link.cell).collect(),
+            cells: Cell::of_plan(plan),
+            cell_of: plan.cell_of_links(),
             kept: plan.links.iter().map(|link| link.keeps_records()).collect(),
             room: plan.packet_records as usize,
             records: Vec::new(),
@@ -133,14 +134,9 @@ impl Network {
             return true;
         }
         let queue_bytes = self.cells[cell].queue_bytes(link);
-        if u64::from(queue_bytes) + u64::from(bytes) <= self.links[link].room_bytes() {
-            let waiting = InCell { transit, link, arrived, came_ns: now_ns, queue_bytes, record };
-            self.cells[cell].join(link, now_ns, bytes, waiting);
-        } else {
-            self.links[link].refuse(&arrived);
-            let offer = Offer { queue_bytes, wait_ns: self.cells[cell].waited_ns(link), fate: Fate::QueueDrop };
-            self.pass(now_ns, link, transit, record, &offer);
-        }
+        let waiting = InCell { transit, link, arrived, came_ns: now_ns, queue_bytes, record };
+        self.cells[cell].join(link, now_ns, header(&transit.packet), waiting);
+        self.serve(cell, now_ns);
         true
     }
 
@@ -163,6 +159,7 @@ impl Network {
 
     /// Ends the run: writes the records of packets that still wait in cells, and returns each link's counts.
     pub fn finish(&mut self, end_ns: u64) -> Vec<LinkEnd> {
+        (0..self.cells.len()).for_each(|cell| self.serve(cell, 0)); // what has left its queue but was not taken yet
         for cell in std::mem::take(&mut self.cells) {
             for waiting in cell.into_waiting() {
                 let InCell { transit, link, came_ns, queue_bytes, record, .. } = waiting;
@@ -174,10 +171,10 @@ impl Network {
     }
 
     fn serve(&mut self, cell: usize, now_ns: u64) {
-        for served in self.cells[cell].serve(now_ns, &self.links) {
-            let InCell { transit, link, arrived, came_ns, queue_bytes, record } = served.item;
-            let fate = self.links[link].leave(&arrived, queue_bytes, served.at_ns);
-            self.pass(came_ns, link, transit, record, &Offer { queue_bytes, wait_ns: served.wait_ns, fate });
+        for gone in self.cells[cell].serve(now_ns, &self.links) {
+            let InCell { transit, link, arrived, came_ns, queue_bytes, record } = gone.item;
+            let fate = self.links[link].end(&arrived, queue_bytes, gone.at_ns, gone.end);
+            self.pass(came_ns, link, transit, record, &Offer { queue_bytes, wait_ns: gone.wait_ns, fate });
         }
     }
 
@@ -285,6 +282,16 @@ impl Host {
         let near = subnet(self.neighbour(to)?);
         self.connected.iter().find(|(known, _)| *known == near).map(|(_, link)| *link)
     }
+}
+
+/// Returns what a queueing discipline needs to know about a packet.
+fn header(packet: &Packet) -> Header {
+    let ecn = match (packet.ce, packet.ect) {
+        (true, _) => Ecn::Ce,
+        (false, true) => Ecn::Ect0,
+        (false, false) => Ecn::NotEct,
+    };
+    Header { bytes: packet.bytes(), ecn, flow: flow_key(packet.flow, packet.towards_receiver()) }
 }
 
 fn subnet(address: Ipv4Addr) -> Subnet {

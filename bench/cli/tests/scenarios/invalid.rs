@@ -43,6 +43,48 @@ const INVALID: &[(&str, &str, &str)] = &[
         "queue = \"1KB\"",
         "x.toml:21: invalid queue `1KB`: expected a size, e.g. `64kB`, `100packets` or `1.5BDP`",
     ),
+    // queueing disciplines
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"red\" }",
+        "x.toml:21: unknown variant `red`, expected one of `drop_tail`, `codel`, `fq_codel`, `dualpi2`",
+    ),
+    ("queue = \"1BDP\"", "queue = { limit = \"1BDP\" }", "x.toml:21: missing field `discipline`"),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"codel\", quantum = 300 }",
+        "x.toml:21: unknown field `quantum`, expected one of `discipline`, `limit`, `target_ms`, `interval_ms`, `ecn`",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"codel\", limit = \"1KB\" }",
+        "x.toml:21: invalid queue `1KB`: expected a size, e.g. `64kB`, `100packets` or `1.5BDP`",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"codel\", target_ms = 0 }",
+        "x.toml:21: invalid target_ms `0`: expected 0.001 to 10000",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"drop_tail\", target_ms = 5 }",
+        "x.toml:21: `target_ms` does not apply to `drop_tail`",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"dualpi2\", ecn = false }",
+        "x.toml:21: `ecn` does not apply to `dualpi2`: it always marks ECN-capable packets",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"dualpi2\", interval_ms = 20 }",
+        "x.toml:21: `interval_ms` does not apply to `dualpi2`",
+    ),
+    (
+        "queue = \"1BDP\"",
+        "queue = { discipline = \"codel\" }, mark_above = \"10kB\"",
+        "x.toml:21: `mark_above` needs a drop-tail queue: a queueing discipline decides what it marks",
+    ),
     ("loss = [0.01]", "loss = [2]", "x.toml:21: invalid probability `2`: expected 0 to 1"),
     ("loss = [0.01]", "loss = [\"1%\"]", "x.toml:21: invalid type: string \"1%\", expected f64"),
     ("delay_ms = 20", "delay_ms = -20", "x.toml:20: invalid delay_ms `-20`: expected 0 to 60000"),

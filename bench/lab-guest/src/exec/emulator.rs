@@ -10,6 +10,7 @@ use hotcc_abi::clock::monotonic_ns;
 use hotcc_lab_proto::cell::Cell;
 use hotcc_lab_proto::link_model::{Fate, LinkModel, Offer, Packet};
 use hotcc_lab_proto::plan::Plan;
+use hotcc_lab_proto::queue::{Header, flow_key};
 use hotcc_lab_proto::records::{LOST, POLICED, PacketRecord, QUEUE_DROP, SENT};
 use hotcc_lab_proto::run_record::LinkEnd;
 use nix::libc;
@@ -64,8 +65,8 @@ impl Emulator {
         let work = Work {
             ends,
             links: plan.links.iter().map(LinkModel::new).collect(),
-            cells: plan.cells().into_iter().map(Cell::new).collect(),
-            cell_of: plan.links.iter().map(|l| l.cell).collect(),
+            cells: Cell::of_plan(plan),
+            cell_of: plan.cell_of_links(),
             kept: plan.links.iter().map(|l| l.keeps_records()).collect(),
             room: plan.packet_records as usize,
             held: BinaryHeap::new(),
@@ -213,10 +214,10 @@ impl Work {
     }
 
     fn serve(&mut self, cell: usize, since_ns: u64) {
-        for served in self.cells[cell].serve(since_ns, &self.links) {
-            let InCell { frame, packet, queue_bytes } = served.item;
-            let fate = self.links[frame.link].leave(&packet, queue_bytes, served.at_ns);
-            self.pass(frame, &Offer { queue_bytes, wait_ns: served.wait_ns, fate });
+        for gone in self.cells[cell].serve(since_ns, &self.links) {
+            let InCell { frame, packet, queue_bytes } = gone.item;
+            let fate = self.links[frame.link].end(&packet, queue_bytes, gone.at_ns, gone.end);
+            self.pass(frame, &Offer { queue_bytes, wait_ns: gone.wait_ns, fate });
         }
     }
 
@@ -245,14 +246,10 @@ impl Work {
             return;
         }
         let queue_bytes = self.cells[cell].queue_bytes(link);
-        if u64::from(queue_bytes) + u64::from(shape.bytes) <= self.links[link].room_bytes() {
-            self.cells[cell].join(link, since_ns, shape.bytes, InCell { frame, packet, queue_bytes });
-            return;
-        }
-        self.links[link].refuse(&packet);
-        // the packets that wait there will take longer than this
-        let wait_ns = self.cells[cell].waited_ns(link);
-        self.pass(frame, &Offer { queue_bytes, wait_ns, fate: Fate::QueueDrop });
+        let flow = flow_key(shape.flow, shape.towards_receiver);
+        let header = Header { bytes: shape.bytes, ecn: shape.ecn, flow };
+        self.cells[cell].join(link, since_ns, header, InCell { frame, packet, queue_bytes });
+        self.serve(cell, since_ns);
     }
 
     /// Applies a frame's fate: marks and records the frame, and holds it until it leaves.
@@ -317,6 +314,7 @@ impl Work {
             ));
         }
         let end_ns = monotonic_ns().saturating_sub(self.zero_ns.load(Ordering::SeqCst));
+        (0..self.cells.len()).for_each(|cell| self.serve(cell, 0)); // what has left its queue but was not taken yet
         for cell in std::mem::take(&mut self.cells) {
             for InCell { frame, queue_bytes, .. } in cell.into_waiting() {
                 let wait_ns = end_ns - frame.since_ns;

@@ -2,6 +2,7 @@
 //! done.
 
 use hotcc_lab_proto::plan::FIRST_FLOW_PORT;
+use hotcc_lab_proto::queue::Ecn;
 use hotcc_lab_proto::records::NO_FLOW;
 
 /// `struct virtio_net_hdr`, which precedes the frame.
@@ -22,6 +23,8 @@ pub(super) struct Shape {
     pub flow: u16,
     /// Whether it goes towards the flow's receiver.
     pub towards_receiver: bool,
+    /// ECN field; only IPv4 has one here.
+    pub ecn: Ecn,
 }
 
 /// Returns the packet from its IP header on.
@@ -42,7 +45,9 @@ pub(super) fn shape(data: &[u8]) -> Shape {
     let headers = header_bytes(packet);
     let segments = if gso_size == 0 { 1 } else { packet.len().saturating_sub(headers).div_ceil(gso_size).max(1) };
     let (flow, towards_receiver) = classify(packet);
-    Shape { segments: segments as u32, bytes: (packet.len() + (segments - 1) * headers) as u32, flow, towards_receiver }
+    let ecn = packet.get(..2).filter(|bytes| bytes[0] >> 4 == 4).map_or(Ecn::NotEct, |bytes| Ecn::of_bits(bytes[1]));
+    let bytes = (packet.len() + (segments - 1) * headers) as u32;
+    Shape { segments: segments as u32, bytes, flow, towards_receiver, ecn }
 }
 
 /// Returns the flow, which the receiver's port identifies, and whether the packet goes towards the receiver.
@@ -97,9 +102,12 @@ mod tests {
     #[test]
     fn a_bundle_counts_as_the_packets_that_it_will_be() {
         let alone = shape(&frame(FIRST_FLOW_PORT + 3, 1448, 0));
-        assert_eq!(alone, Shape { segments: 1, bytes: 1500, flow: 3, towards_receiver: true });
+        assert_eq!(alone, Shape { segments: 1, bytes: 1500, flow: 3, towards_receiver: true, ecn: Ecn::Ect0 });
         let bundle = shape(&frame(FIRST_FLOW_PORT, 1448 * 2 + 1, 1448));
-        assert_eq!(bundle, Shape { segments: 3, bytes: 1500 * 2 + 53, flow: 0, towards_receiver: true });
+        assert_eq!(
+            bundle,
+            Shape { segments: 3, bytes: 1500 * 2 + 53, flow: 0, towards_receiver: true, ecn: Ecn::Ect0 }
+        );
         assert_eq!(shape(&frame(80, 0, 0)).flow, NO_FLOW);
         assert_eq!(shape(&[0; 30]).flow, NO_FLOW);
     }

@@ -10,6 +10,7 @@ mod net;
 mod packet_socket;
 mod pep;
 mod probes;
+mod qdisc;
 mod receivers;
 mod schedule;
 mod traffic;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use traffic::Traffic;
 
 pub use net::{PREFIX, RELEASE_AT_STAMP};
+pub use qdisc::compare;
 
 /// Time between the end of the preparations and time zero.
 const LEAD: Duration = Duration::from_millis(500);

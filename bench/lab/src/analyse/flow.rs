@@ -76,6 +76,7 @@ pub(super) fn summary(
         police_drops: count(&|r| r.fate() == POLICED),
         queue_drops: count(&|r| r.fate() == QUEUE_DROP),
         losses: count(&|r| r.fate() == LOST),
+        ce_marks: count(&PacketRecord::marked),
         retransmits: end.retransmits,
         timeouts: end.timeouts,
         convergence_s: convergence_s(&progress, flow.start_ns, end_ns, throughput_bps),

@@ -1,7 +1,7 @@
 //! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses in phases.
 
 use super::network::Network;
-use crate::scenario::{Place, Police, Queue, Scenario, Way};
+use crate::scenario::{Discipline, Place, Police, Queue, Scenario, Way};
 use crate::traces::TraceFiles;
 use anyhow::{Context, Result, bail};
 use hotcc_channel_model::{Radio, STEP};
@@ -81,11 +81,15 @@ impl LinkPlanner<'_> {
                     Queue::Bdp(times) => (times * bdp_bytes()?) as u64,
                 })
             };
-            let room = way.queue.as_ref().map_or(Queue::Bdp(1.0), |q| *q.get_ref());
+            let queue = way.queue.as_ref().map(|queue| queue.get_ref().clone()).unwrap_or_default();
+            let by_default = queue.discipline.as_ref().map_or(Queue::Bdp(1.0), Discipline::default_limit);
+            let room = queue.limit.unwrap_or(by_default);
             let (queue_bytes, mark_bytes) =
                 (bytes(room)?.max(MIN_QUEUE_BYTES), way.mark_above.as_ref().map_or(Ok(0), |q| bytes(*q.get_ref()))?);
             links[link].queue_bytes = queue_bytes;
             links[link].mark_bytes = mark_bytes;
+            let seed = stream_seed(self.seed, &format!("queue {name}"));
+            links[link].discipline = queue.discipline.map(|discipline| discipline.parameters(mtu as u32, seed));
         }
         Ok(links)
     }
@@ -144,6 +148,7 @@ impl LinkPlanner<'_> {
             rates: runs(&rates),
             queue_bytes: 0,
             mark_bytes: 0,
+            discipline: None,
             police: None,
             phases,
             cell,

@@ -5,6 +5,7 @@ use super::field_error::{CheckResult, invalid, known, known_at, unique, within, 
 use super::file::{Event, Flow, Host, Kind, Link, Scenario, Way};
 use super::pep::check_peps;
 use super::quantity::Queue;
+use super::queue::check_queue;
 use crate::algorithms::object_name;
 use crate::results::METRICS;
 use hotcc_host::nearest::expected;
@@ -195,13 +196,21 @@ fn check_way(scenario: &Scenario, way: &Way) -> CheckResult {
         if let Some(police) = &way.police {
             return invalid(police, "`police` needs `rate` or `radio`: a policer limits a link that has a rate");
         }
-        for (queue, key) in [(&way.queue, "queue"), (&way.mark_above, "mark_above")] {
-            if let Some(queue) = queue {
-                return invalid(queue, format!("`{key}` needs `rate` or `radio`: a link without a rate has no queue"));
-            }
+        let without = |key| format!("`{key}` needs `rate` or `radio`: a link without a rate has no queue");
+        if let Some(queue) = &way.queue {
+            return invalid(queue, without("queue"));
+        }
+        if let Some(queue) = &way.mark_above {
+            return invalid(queue, without("mark_above"));
         }
         if let Some(cell) = &way.cell {
             return invalid(cell, "`cell` needs `rate` or `radio`: a link without a rate has no capacity to share");
+        }
+    }
+    if let Some(queue) = &way.queue {
+        check_queue(queue)?;
+        if let Some(mark) = way.mark_above.as_ref().filter(|_| queue.get_ref().discipline.is_some()) {
+            return invalid(mark, "`mark_above` needs a drop-tail queue: a queueing discipline decides what it marks");
         }
     }
     if let Some(police) = &way.police
@@ -299,8 +308,12 @@ fn check_event(scenario: &Scenario, event: &Event) -> CheckResult {
         };
         for (base, over) in [(&link.forward, &change.forward), (&link.reverse, &change.reverse)] {
             let changed = change.both.with(over);
-            if let Some(queue) = changed.queue.or(changed.mark_above) {
-                return invalid(&queue, "`queue` and `mark_above` cannot change during a run");
+            let fixed = "`queue` and `mark_above` cannot change during a run";
+            if let Some(queue) = changed.queue {
+                return invalid(&queue, fixed);
+            }
+            if let Some(queue) = changed.mark_above {
+                return invalid(&queue, fixed);
             }
             if let Some(police) = changed.police {
                 return invalid(&police, "`police` cannot change during a run");

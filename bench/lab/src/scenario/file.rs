@@ -2,6 +2,7 @@
 
 use super::pep::Pep;
 use super::quantity::{Probability, Queue, Rate};
+use super::queue::LinkQueue;
 use crate::algorithms;
 use crate::results::Expected;
 use hotcc_channel_model::{FeederSpec, RadioSpec};
@@ -262,8 +263,8 @@ pub struct Way {
     pub cell: Option<Spanned<String>>,
     /// Token bucket that drops excess packets before the queue.
     pub police: Option<Spanned<Police>>,
-    /// Capacity of the queue; by default, one BDP if there is a rate.
-    pub queue: Option<Spanned<Queue>>,
+    /// Capacity of the queue, by default one BDP if there is a rate; or a queueing discipline.
+    pub queue: Option<Spanned<LinkQueue>>,
     /// Propagation delay.
     pub delay_ms: Option<Spanned<f64>>,
     /// Maximum of the additional random delay, which is uniformly distributed; the order of packets is kept.

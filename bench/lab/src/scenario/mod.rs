@@ -10,6 +10,7 @@ mod file;
 mod pep;
 mod place;
 mod quantity;
+mod queue;
 mod sweep;
 
 pub use file::{
@@ -19,4 +20,5 @@ pub use file::{
 pub use pep::Pep;
 pub use place::Place;
 pub use quantity::{Probability, Queue, Rate};
+pub use queue::{Discipline, LinkQueue};
 pub use sweep::{Case, Source};

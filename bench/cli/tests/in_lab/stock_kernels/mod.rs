@@ -8,6 +8,7 @@ mod objects;
 mod paths;
 mod pep;
 mod pep_on_kernels;
+mod queues;
 mod receivers;
 mod runs;
 mod snapshots;
