@@ -15,7 +15,8 @@ const FEW_LOSSES: f64 = 0.0005;
 const MANY_LOSSES: f64 = 0.03;
 /// A queue is long if its mean is longer than this, and longer than the least RTT.
 const LONG_QUEUE_US: u64 = 20_000;
-/// A queue is empty if it is shorter than an eighth of the least RTT, or than this, for 95 % of the time.
+/// A queue is empty if its mean is shorter than an eighth of the least RTT, or than this. Its 95th percentile says less: a
+/// window of a few segments waits for delayed ACKs, which looks like a queue.
 const EMPTY_QUEUE_US: u64 = 2_000;
 /// crest is worth a change from congestion controls with at least this many times its delay.
 const MUCH_MORE_DELAY: f64 = 2.0;
@@ -215,7 +216,7 @@ fn nothing_to_gain(group: &Group) -> Advice {
 
 fn has_no_queue(group: &Group) -> bool {
     let least_us = u64::from(group.least_rtt_us.unwrap_or_default());
-    group.queue_p95_us <= EMPTY_QUEUE_US.max(least_us / 8)
+    group.queue_mean_us <= EMPTY_QUEUE_US.max(least_us / 8)
 }
 
 /// Returns whether the window is no larger than single losses allow CUBIC (RFC 9438, section 5). Losses in bursts, as of
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(advice(&lossy(0.01, 5_870_000, 20_000)), ("random-losses", Some("crest")));
         assert_eq!(advice(&lossy(0.05, 2_020_000, 20_000)), ("random-losses", Some("bbr")));
         assert_eq!(advice(&lossy(0.0002, 30_000_000, 20_000)).1, None, "few losses");
-        assert_eq!(advice(&Group { queue_p95_us: 8000, ..lossy(0.01, 1_750_000, 40_000) }).1, None, "a queue");
+        assert_eq!(advice(&Group { queue_mean_us: 8000, ..lossy(0.01, 1_750_000, 40_000) }).1, None, "a queue");
         assert_eq!(advice(&Group { cc: "bbr".to_owned(), ..lossy(0.03, 36_000_000, 20_000) }).1, None);
     }
 
