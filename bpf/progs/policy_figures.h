@@ -4,6 +4,7 @@
  * it ran. Layout: loader/src/policy/figures.rs. For policy and sock_migrate.
  */
 #pragma once
+#include "chrono.h"
 #include "policy_mark.h"
 #include <hotcc/fixed.h>
 
@@ -60,23 +61,13 @@ struct policy_ended {
 };
 
 struct tcp_sock___figures {
-	u8 chrono_type : 2; /* 0: nothing to send */
-	u32 chrono_start;   /* ticks */
-	u32 chrono_stat[3]; /* ticks busy, limited by the receiver, limited by the send buffer */
 	u16 total_rto;
 } __core;
-
-static u64 (*const bpf_jiffies64)(void) = (void *)118;
 
 /* Ticks in which the connection had something to send or to be acknowledged, as TCP_INFO's tcpi_busy_time. */
 static __always_inline u32 busy_ticks(const struct tcp_sock *tp)
 {
-	const struct tcp_sock___figures *more = (const void *)tp;
-	u32 ticks = more->chrono_stat[0] + more->chrono_stat[1] + more->chrono_stat[2];
-
-	if (core_bitfield(more, chrono_type))
-		ticks += (u32)bpf_jiffies64() - more->chrono_start;
-	return ticks;
+	return chrono_ticks(tp, CHRONO_SENDING) + chrono_ticks(tp, CHRONO_RECEIVER) + chrono_ticks(tp, CHRONO_BUFFER);
 }
 
 static __always_inline u32 timeouts(const struct tcp_sock *tp)

@@ -5,6 +5,7 @@
  */
 #define PEP_PINNING 0 /* the loader uses the pinned map, if there is one */
 #include "abi/pep.h"
+#include "chrono.h"
 #include "endpoints.h"
 #include "sockets.h"
 
@@ -22,7 +23,8 @@ struct flow_record {
 	struct endpoints ends;
 	u8 tcp_state;
 	u8 ca_state;
-	u16 pad;
+	u8 app_limited; /* the application limited the latest delivery rate sample */
+	u8 paced;
 	struct socket_cc cc;
 	u32 snd_cwnd;
 	u32 snd_ssthresh;
@@ -34,11 +36,17 @@ struct flow_record {
 	u32 rate_interval_us;
 	u32 snd_una;
 	u64 bytes_acked;
+	u32 ticks[CHRONOS];
+	u32 pad;
 	u8 state[ICSK_CA_PRIV_SIZE];
 	struct pep_flow_v1 pep; /* updates 0: none */
 };
 
 static struct flow_record record;
+
+struct tcp_sock___rate {
+	u8 rate_app_limited : 1;
+} __core;
 
 static __always_inline void put_pep(struct sock *sk)
 {
@@ -67,6 +75,8 @@ SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
 	read_endpoints(skc, &record.ends);
 	record.tcp_state = skc->skc_state;
 	record.ca_state = core_bitfield(&tp->inet_conn, icsk_ca_state);
+	record.app_limited = core_bitfield((const struct tcp_sock___rate *)(const void *)tp, rate_app_limited);
+	record.paced = tp->inet_conn.icsk_inet.sk.sk_pacing_status != 0;
 	record.snd_cwnd = tp->snd_cwnd;
 	record.snd_ssthresh = tp->snd_ssthresh;
 	record.srtt_us = tp->srtt_us >> 3;
@@ -77,6 +87,8 @@ SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
 	record.rate_interval_us = tp->rate_interval_us;
 	record.snd_una = tp->snd_una;
 	record.bytes_acked = tp->bytes_acked;
+	for (int i = 0; i < CHRONOS; i++)
+		record.ticks[i] = chrono_ticks(tp, i);
 	bpf_probe_read_kernel(record.state, sizeof(record.state),
 			      (const void *)((u64)tp + core_field_offset(struct inet_connection_sock, icsk_ca_priv)));
 	put_pep((struct sock *)tp);

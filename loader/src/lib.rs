@@ -16,8 +16,10 @@
 //! - [`paths`] and [`rx`]: path changes, and receivers
 //! - [`declared`]: the file that declares what should be loaded, compared with the kernel
 //! - [`live`]: what the live views show
+//! - [`advise`]: what other congestion control could serve the open connections better
 //! - [`exporter`]: Prometheus metrics, and a page with a live view
 
+pub mod advise;
 pub mod canary;
 pub mod cgroup;
 pub mod declared;

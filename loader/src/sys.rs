@@ -1,6 +1,8 @@
-//! Kernel calls that libbpf-rs has no safe wrapper for.
+//! Kernel calls that libbpf-rs has no safe wrapper for, and the kernel's tick.
 
+use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::libbpf_sys as bpf;
+use nix::time::{ClockId, clock_getres};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
@@ -56,4 +58,11 @@ pub fn enable_stats() -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just returned this descriptor; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Returns the kernel's jiffy in microseconds, which is the resolution of its coarse clock.
+pub(crate) fn tick_us() -> Result<u32> {
+    let resolution =
+        clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).tried(|| "cannot read the kernel's tick".to_owned())?;
+    u32::try_from(resolution.tv_nsec() / 1000).map_err(|_| Error::failed("the kernel's tick is invalid"))
 }

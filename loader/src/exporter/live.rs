@@ -152,7 +152,7 @@ impl Live {
     fn list(&mut self) -> Result<Vec<Connection>> {
         let lister = match self.lister.take().filter(|lister| !lister.is_outdated()) {
             Some(lister) => lister,
-            None => FlowLister::without_state()?,
+            None => FlowLister::without_state("hotcc exporter")?,
         };
         let connections = lister.list()?;
         self.lister = Some(lister); // one that failed is not reused

@@ -3,11 +3,12 @@
 use crate::object::check_cc_name;
 use crate::object::prepare::set_job;
 use crate::policy::layout::{REASONS, RuleEntry};
-use crate::policy::{Chosen, Condition, tick_us};
+use crate::policy::{Chosen, Condition};
 use crate::registry::registrations::registrations;
 use crate::registry::{self, load_advice};
 use crate::sockets::learned::Learned;
 use crate::sockets::walk::SocketWalk;
+use crate::sys::tick_us;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::pins;

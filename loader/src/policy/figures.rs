@@ -10,7 +10,6 @@ use hotcc_abi::pins;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried, need_root};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use nix::time::{ClockId, clock_getres};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -223,13 +222,6 @@ pub(super) fn keep(
         map.update(&id.to_ne_bytes(), bytemuck::bytes_of(&nothing), MapFlags::ANY).tried(tried)?;
     }
     Ok(())
-}
-
-/// Returns the kernel's jiffy in microseconds, which is the resolution of its coarse clock.
-pub(crate) fn tick_us() -> Result<u32> {
-    let resolution =
-        clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).tried(|| "cannot read the kernel's tick".to_owned())?;
-    u32::try_from(resolution.tv_nsec() / 1000).map_err(|_| Error::failed("the kernel's tick is invalid"))
 }
 
 #[cfg(test)]

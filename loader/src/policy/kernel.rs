@@ -1,13 +1,14 @@
 //! Loads, replaces, removes and reads back the rules.
 
-use super::figures::{self, tick_us};
+use super::figures;
 use super::layout::{Counts, JobEntry, PrefixKey, RuleEntry, TextEntry};
 use super::ordered::Policy;
 use super::set::Set;
 use super::table::Rule;
+use crate::cgroup;
 use crate::object::prepare::{set_job, use_shared};
 use crate::object::{libbpf_log, load_error};
-use crate::{cgroup, sys};
+use crate::sys::{self, tick_us};
 use bytemuck::Pod;
 use hotcc_abi::path::PathKey;
 use hotcc_abi::pins;

@@ -42,7 +42,6 @@ pub use chosen::Chosen;
 pub(crate) use chosen::Condition;
 pub(crate) use explain::explain_by;
 pub use explain::{Explained, FlowQuery, explain};
-pub(crate) use figures::tick_us;
 pub use figures::{Stats, stats};
 pub(crate) use kernel::{Removed, Replaced, current, install, remove, running};
 pub(crate) use live::move_open;

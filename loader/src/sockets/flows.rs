@@ -6,6 +6,7 @@ use crate::object::check_cc_name;
 use crate::object::describe::StateField;
 use crate::object::prepare::set_job;
 use crate::registry::Algo;
+use crate::sys::tick_us;
 use crate::sysctl;
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::clock::monotonic_ns;
@@ -39,7 +40,8 @@ struct Record {
     peer_port: u16,
     tcp_state: u8,
     ca_state: u8,
-    pad: u16,
+    app_limited: u8,
+    paced: u8,
     map_id: u32,
     cc_name: [u8; 16],
     snd_cwnd: u32,
@@ -52,6 +54,8 @@ struct Record {
     rate_interval_us: u32,
     snd_una: u32,
     bytes_acked: u64,
+    ticks: [u32; 3],
+    pad: u32,
     state: [u8; PRIVATE_BYTES],
     pep: PepFlow,
 }
@@ -86,6 +90,18 @@ pub struct Connection {
     pub retransmits: u32,
     /// Bytes acknowledged.
     pub acked_bytes: u64,
+    /// Segment size, bytes.
+    pub mss: u32,
+    /// Whether the kernel spaces its packets.
+    pub paced: bool,
+    /// Whether the application limited the latest delivery rate.
+    pub app_limited: bool,
+    /// Time with something to send or in flight.
+    pub busy_ms: u64,
+    /// Of it: limited by the receiver's window.
+    pub receiver_limited_ms: u64,
+    /// Of it: limited by the send buffer.
+    pub buffer_limited_ms: u64,
     /// The algorithm's own state of the connection, in the order of its source; empty if its fields are not known.
     pub state: Vec<StateValue>,
     /// What its border PEP reported; `None` if there is no report.
@@ -164,15 +180,16 @@ enum State {
 pub struct FlowLister {
     walk: SocketWalk,
     state: State,
+    tick_us: u32,
     /// What [`pep_records`] returned when the program was loaded.
     pep_records: Option<u64>,
 }
 
 impl FlowLister {
     /// Loads the program for all connections, without their algorithms' own state. It ends with this process; nothing
-    /// is pinned.
-    pub fn without_state() -> Result<Self> {
-        need_root("hotcc top")?;
+    /// is pinned. `command` is what needs them.
+    pub fn without_state(command: &str) -> Result<Self> {
+        need_root(command)?;
         Self::new(None, State::Omitted)
     }
 
@@ -183,7 +200,7 @@ impl FlowLister {
             set_job(open, &job)?;
             use_pinned_records(open)
         })?;
-        Ok(Self { walk, state, pep_records })
+        Ok(Self { walk, state, tick_us: tick_us()?, pep_records })
     }
 
     /// Returns whether an agent has since pinned other PEP records, which the loaded program does not read.
@@ -198,7 +215,7 @@ impl FlowLister {
 
     fn list_in(&self, namespaces: &[NetNs]) -> Result<Vec<Connection>> {
         let records = netns::in_these(namespaces, |ns| Ok((ns.label(), records(&self.walk, ns)?)))?;
-        let mut versions = Versions { state: self.state, known: BTreeMap::new() };
+        let mut versions = Versions { state: self.state, tick_us: self.tick_us, known: BTreeMap::new() };
         let mut found = Vec::new();
         for (netns, records) in records {
             for record in records {
@@ -236,6 +253,7 @@ fn records(walk: &SocketWalk, ns: &NetNs) -> Result<Vec<Record>> {
 /// The versions found so far.
 struct Versions {
     state: State,
+    tick_us: u32,
     /// Label and state fields, by the id of the struct_ops map.
     known: BTreeMap<u32, (&'static str, Vec<StateField>)>,
 }
@@ -251,6 +269,7 @@ impl Versions {
             let value = field.place.read(&record.state)?;
             Some(StateValue { name: field.name.clone(), value, unit: field.unit.clone() })
         };
+        let ms = |ticks: u64| ticks * u64::from(self.tick_us) / 1000;
         let set = |value: u32| (value != 0).then_some(value);
         let delivered_bits = u64::from(record.rate_delivered) * u64::from(record.mss) * 8;
         Ok(Connection {
@@ -268,6 +287,12 @@ impl Versions {
                 .filter(|bps| *bps > 0),
             retransmits: record.total_retrans,
             acked_bytes: record.bytes_acked,
+            mss: record.mss,
+            paced: record.paced != 0,
+            app_limited: record.app_limited != 0,
+            busy_ms: ms(record.ticks.iter().copied().map(u64::from).sum()),
+            receiver_limited_ms: ms(record.ticks[1].into()),
+            buffer_limited_ms: ms(record.ticks[2].into()),
             state: fields.iter().filter_map(value).collect(),
             pep: SeenByPep::read(&record.pep, record.snd_una),
             cc,

@@ -257,6 +257,17 @@ Examples:
   hotcc top --interval 0.2
   hotcc flows --json                           the same for programs";
 
+pub const ADVISE_HELP: &str = "\
+Connections are grouped by where they go (/24, /48, or a link of the radio map) and by congestion control. For each group, \
+rules compare what the looks showed with the figures of the manual's pages, and print the lines that would try the advice. \
+Connections that open and close between two looks are not seen.
+
+Examples:
+  hotcc advise
+  hotcc advise --for 5m --port 443             what a web server sends and receives
+  hotcc advise --for 10s --to-prefix 10.45.0.0/16 --min-bytes 100000
+  hotcc advise --quiet --json | jq '.groups[] | {to, cc, try: .advice.try_cc}'";
+
 pub const EXPORTER_HELP: &str = "\
 An unprivileged process, user 65534, serves HTTP. If that process ends, the exporter exits with status 1.
 
@@ -300,6 +311,7 @@ mod tests {
             ("flows", FLOWS_HELP),
             ("trace", TRACE_HELP),
             ("top", TOP_HELP),
+            ("advise", ADVISE_HELP),
             ("exporter", EXPORTER_HELP),
         ];
         for (name, help) in all {

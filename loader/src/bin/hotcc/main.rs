@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+mod advise;
 mod canary;
 mod flows;
 mod help;
@@ -125,6 +126,9 @@ enum Command {
     /// Watch connections, algorithms and radio links in the terminal, and change algorithms there
     #[command(after_help = help::TOP_HELP)]
     Top(top::TopArgs),
+    /// Look at the open connections for a minute, and say which congestion control to try and why; changes nothing
+    #[command(after_help = help::ADVISE_HELP)]
+    Advise(advise::AdviseArgs),
     /// Write what each ACK found to a file: windows, RTTs, rates, losses of each connection
     #[command(after_help = help::TRACE_HELP)]
     Trace(trace::TraceArgs),
@@ -419,6 +423,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             show::switched::migrated(&migrate::migrate(&from, &to, &netns, &chosen, dry_run)?, json)?;
         }
         Command::Flows(args) => flows::flows(&args)?,
+        Command::Advise(args) => args.run()?,
         Command::Trace(args) => return args.run(),
         Command::Top(args) => top::top(&args)?,
         Command::Get { name, tunable, json } => show::tunables::values(&tune::get(&name)?, tunable.as_deref(), json)?,

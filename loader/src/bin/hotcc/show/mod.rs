@@ -1,6 +1,7 @@
 //! Prints the results of commands; one file for each subject.
 #![deny(clippy::print_stdout, reason = "`say!` prints no control characters of what it quotes")]
 
+pub mod advise;
 pub mod canary;
 pub mod declared;
 pub mod doctor;

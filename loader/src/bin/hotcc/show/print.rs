@@ -35,6 +35,21 @@ fn print_text(text: serde_json::Result<String>) -> Result<()> {
     Ok(())
 }
 
+/// Breaks prose into lines of at most [`PAGE_COLUMNS`], each indented.
+pub fn wrapped(text: &str, indent: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= usize::from(PAGE_COLUMNS) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{}{word}", " ".repeat(indent))),
+        }
+    }
+    lines
+}
+
 /// Clears the terminal before a repeated print; does nothing if stdout is not a terminal.
 #[expect(clippy::print_stdout, reason = "control characters of our own")]
 pub fn clear() {
@@ -103,6 +118,13 @@ mod tests {
     fn columns_align_and_end_without_blanks() {
         let rows = [row(["name", "unit"]), row(["  indented", ""]), row(["x", "ms"])];
         assert_eq!(lines(&rows), ["name        unit", "  indented", "x           ms"]);
+    }
+
+    #[test]
+    fn prose_breaks_between_words() {
+        let lines = wrapped(&"word ".repeat(30), 4);
+        assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [118, 38]);
+        assert!(lines.iter().all(|line| line.starts_with("    word")), "{lines:?}");
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub fn flow(port: u16, cc: &str, rate_bps: u64) -> Flow {
         delivery_bps: Some(rate_bps),
         retransmits: 3,
         acked_bytes: 0,
+        mss: 1448,
+        paced: false,
+        app_limited: false,
+        busy_ms: 0,
+        receiver_limited_ms: 0,
+        buffer_limited_ms: 0,
         state: Vec::new(),
         pep: None,
     };

@@ -32,7 +32,7 @@ pub struct TopArgs {
     interval: Duration,
 }
 
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
+pub fn seconds(text: &str) -> std::result::Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected a number of seconds between 0.1 and 3600".to_owned())
 }

@@ -37,7 +37,7 @@ pub struct Sampler(FlowLister);
 
 impl Sampler {
     pub fn new() -> Result<Self> {
-        FlowLister::without_state().map(Self)
+        FlowLister::without_state("hotcc top").map(Self)
     }
 
     pub fn take(&self, view: View) -> Result<Sample> {

@@ -1,0 +1,218 @@
+//! The figures of the committed pages that the rules rest on. A test compares each with its page.
+
+use serde::Serialize;
+
+/// Start of the marker of the ranking's table.
+const RANKING: &str = "figures: scoreboard simulated ranking";
+const SCOREBOARD: &str = "docs/scoreboard.md";
+const CREST: &str = "docs/algorithms/figures/crest.md";
+const MDCUBIC: &str = "docs/algorithms/figures/mdcubic.md";
+const THROUGHPUT: &str = "throughput, % of the bound";
+const DELAY: &str = "p95 queue delay, ms, median";
+
+/// A cell of a table of a page.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evidence {
+    /// The page.
+    pub page: &'static str,
+    /// Beginning of the marker above the table.
+    pub table: &'static str,
+    /// First cell of the row.
+    pub row: String,
+    /// Heading of the column.
+    pub column: String,
+    /// Text of the cell, without emphasis.
+    pub cell: &'static str,
+}
+
+impl Evidence {
+    /// Returns the first number of the cell.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        let end = self.cell.find([' ', ',']).unwrap_or(self.cell.len());
+        self.cell[..end].parse().unwrap_or(f64::NAN)
+    }
+}
+
+/// Throughput and p95 queueing delay of each congestion control alone on the scoreboard's twelve recorded radio links.
+const SCORES: [(&str, &str, &str); 13] = [
+    ("crest", "97.73 ± 0.62", "47.56"),
+    ("dtcp", "99.58 ± 0.46", "281.1"),
+    ("fbtcp", "96.9 ± 2.2", "90.3"),
+    ("dcmplus", "93.2 ± 1.5", "50.91"),
+    ("bbr", "96.58 ± 0.92", "273.2"),
+    ("westwood_bpf", "99.46 ± 0.55", "2725"),
+    ("arwa", "99.918 ± 0.034", "5277"),
+    ("reno", "99.918 ± 0.034", "5277"),
+    ("mdcubic", "99.60 ± 0.38", "6396"),
+    ("cubic", "99.60 ± 0.38", "6396"),
+    ("bbr3", "95.8 ± 1.5", "340.3"),
+    ("dcm", "99.50 ± 0.37", "2832"),
+    ("westwoodp", "99.62 ± 0.64", "5265"),
+];
+
+/// What the scoreboard says of a congestion control.
+#[derive(Clone, Debug)]
+pub(super) struct Score {
+    pub throughput: Evidence,
+    pub delay: Evidence,
+}
+
+pub(super) fn score(cc: &str) -> Option<Score> {
+    let (name, throughput, delay) = SCORES.iter().find(|(name, ..)| *name == cc)?;
+    let of = |column: &str, cell| Evidence {
+        page: SCOREBOARD,
+        table: RANKING,
+        row: (*name).to_owned(),
+        column: column.to_owned(),
+        cell,
+    };
+    Some(Score { throughput: of(THROUGHPUT, throughput), delay: of(DELAY, delay) })
+}
+
+/// Throughput in Mbit/s and use of a link of 40 Mbit/s with random losses: one-way delay (ms), share of losses, and the
+/// cells of crest, bbr and cubic.
+const RANDOM: [(u32, &str, [&str; 3]); 10] = [
+    (10, "0.001", ["38.404 ± 0.015, 96.009 ± 0.038", "37.968 ± 0.016, 94.920 ± 0.039", "21.3 ± 2.1, 53.1 ± 5.2"]),
+    (10, "0.01", ["38.032 ± 0.051, 95.08 ± 0.13", "38.146 ± 0.020, 95.365 ± 0.049", "5.87 ± 0.82, 14.7 ± 2.0"]),
+    (10, "0.02", ["35.98 ± 0.42, 90.0 ± 1.0", "37.602 ± 0.076, 94.00 ± 0.19", "3.93 ± 0.31, 9.83 ± 0.78"]),
+    (10, "0.03", ["33.94 ± 0.20, 84.85 ± 0.51", "36.944 ± 0.070, 92.36 ± 0.18", "2.98 ± 0.58, 7.5 ± 1.4"]),
+    (10, "0.05", ["8.3 ± 4.8, 21 ± 12", "35.62 ± 0.15, 89.04 ± 0.38", "2.02 ± 0.36, 5.04 ± 0.89"]),
+    (40, "0.001", ["37.693 ± 0.011, 94.233 ± 0.029", "38.065 ± 0.046, 95.16 ± 0.12", "6.62 ± 0.99, 16.6 ± 2.5"]),
+    (40, "0.01", ["37.265 ± 0.010, 93.161 ± 0.025", "37.424 ± 0.030, 93.561 ± 0.074", "1.75 ± 0.21, 4.38 ± 0.53"]),
+    (40, "0.02", ["36.147 ± 0.015, 90.367 ± 0.038", "36.74 ± 0.12, 91.85 ± 0.31", "1.11 ± 0.31, 2.79 ± 0.77"]),
+    (40, "0.03", ["36.45 ± 0.53, 91.1 ± 1.3", "36.05 ± 0.14, 90.13 ± 0.36", "0.82 ± 0.18, 2.04 ± 0.45"]),
+    (40, "0.05", ["31 ± 18, 77 ± 45", "34.67 ± 0.20, 86.67 ± 0.49", "0.582 ± 0.069, 1.46 ± 0.17"]),
+];
+
+/// Throughput with random losses of about this share, at about this least RTT.
+#[derive(Clone, Debug)]
+pub(super) struct RandomLoss {
+    pub loss: f64,
+    pub rtt_ms: u32,
+    pub crest: Evidence,
+    pub bbr: Evidence,
+    pub cubic: Evidence,
+}
+
+/// Returns the row that is nearest on a logarithmic scale.
+pub(super) fn random_loss(loss: f64, rtt_ms: f64) -> RandomLoss {
+    let share = |row: &(u32, &str, [&str; 3])| row.1.parse().unwrap_or(f64::NAN);
+    let away =
+        |row: &(u32, &str, [&str; 3])| (share(row) / loss).ln().abs() + (f64::from(2 * row.0) / rtt_ms).ln().abs();
+    let nearest = RANDOM.iter().min_by(|a, b| away(a).total_cmp(&away(b))).unwrap_or(&RANDOM[0]);
+    let of = |column: &str, cell| Evidence {
+        page: CREST,
+        table: "figures: crest-loss simulated",
+        row: format!("delay_ms={}, loss={}", nearest.0, nearest.1),
+        column: column.to_owned(),
+        cell,
+    };
+    let [crest, bbr, cubic] = nearest.2;
+    RandomLoss {
+        loss: share(nearest),
+        rtt_ms: 2 * nearest.0,
+        crest: of("crest", crest),
+        bbr: of("bbr", bbr),
+        cubic: of("cubic", cubic),
+    }
+}
+
+/// Throughput in Mbit/s of a flow that loses packets behind a border with a PEP: mdcubic's and CUBIC's.
+pub(super) fn behind_border() -> [Evidence; 2] {
+    let ours = |table, row: &str, cell| Evidence {
+        page: MDCUBIC,
+        table,
+        row: row.to_owned(),
+        column: "ours".to_owned(),
+        cell,
+    };
+    [
+        ours("figures: pep-table1 access=120Mbit/s lossy=mdcubic", "access=120Mbit/s, lossy=mdcubic | l", "17.2 ± 2.0"),
+        ours("figures: pep-table1 access=120Mbit/s lossy=cubic", "access=120Mbit/s, lossy=cubic | l", "1.33 ± 0.14"),
+    ]
+}
+
+/// What crest and CUBIC lost and had through a policer of 20 Mbit/s: throughput in Mbit/s, and the loss in percent.
+pub(super) fn policer() -> [Evidence; 2] {
+    let of = |column: &str, cell| Evidence {
+        page: CREST,
+        table: "figures: crest-policer simulated",
+        row: "delay_ms=10, policer=20Mbit".to_owned(),
+        column: column.to_owned(),
+        cell,
+    };
+    [of("crest", "19.16, 2.058"), of("cubic", "19.3, 1.254")]
+}
+
+/// On a generated link of constant rate, crest's p95 queueing delay against BBR's.
+pub(super) fn steady() -> Evidence {
+    Evidence {
+        page: CREST,
+        table: "gates: crest simulator",
+        row: "generated links: p95 queueing delay against BBR".to_owned(),
+        column: "figure".to_owned(),
+        cell: "1.338 at radio=fixed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Returns the cell of a page, without emphasis.
+    fn cell_of(of: &Evidence) -> Option<String> {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(of.page);
+        let page = std::fs::read_to_string(&page).unwrap();
+        let (_, below) = page.split_once(&format!("<!-- {}", of.table))?;
+        let below = below.split_once("<!-- end of").map_or(below, |(table, _)| table);
+        let cells = |line: &str| -> Vec<String> {
+            line.split('|').map(|cell| cell.replace("**", "").trim().to_owned()).collect()
+        };
+        let mut heads: Vec<String> = Vec::new();
+        let mut before = "";
+        for line in below.lines() {
+            if line.starts_with("| --") || line.starts_with("|--") {
+                heads = cells(before);
+            }
+            let row = cells(line);
+            let first = row.get(1).cloned().unwrap_or_default();
+            let two = format!("{first} | {}", row.get(2).cloned().unwrap_or_default());
+            if [first, two].contains(&of.row)
+                && let Some(place) = heads.iter().position(|head| *head == of.column)
+            {
+                return row.get(place).cloned();
+            }
+            before = line;
+        }
+        None
+    }
+
+    #[test]
+    fn every_figure_is_that_of_its_page() {
+        let mut all = vec![steady()];
+        all.extend(behind_border());
+        all.extend(policer());
+        for (cc, ..) in SCORES {
+            let Score { throughput, delay } = score(cc).unwrap();
+            all.extend([throughput, delay]);
+        }
+        for (delay_ms, loss, _) in RANDOM {
+            let row = random_loss(loss.parse().unwrap(), f64::from(2 * delay_ms));
+            all.extend([row.crest, row.bbr, row.cubic]);
+        }
+        for one in all {
+            assert_eq!(cell_of(&one).as_deref(), Some(one.cell), "{one:?}");
+            assert!(one.value() > 0.0, "{one:?}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_row_is_found() {
+        let row = random_loss(0.012, 25.0);
+        assert_eq!((row.loss, row.rtt_ms, row.cubic.value()), (0.01, 20, 5.87));
+        let row = random_loss(0.0006, 300.0);
+        assert_eq!((row.loss, row.rtt_ms, row.cubic.value()), (0.001, 80, 6.62));
+    }
+}

@@ -1,0 +1,65 @@
+//! `hotcc advise`: says which congestion control to try for the open connections. Changes nothing.
+
+use crate::canary::duration;
+use crate::show;
+use hotcc::advise::{Options, look, rules::DEFAULT_MIN_BYTES};
+use hotcc_abi::path::PathKey;
+use hotcc_host::error::{Result, Tried};
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+#[derive(clap::Args)]
+pub struct AdviseArgs {
+    /// How long to look: a number with s, m or h; Ctrl-C ends it earlier
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = duration)]
+    limit: Duration,
+    /// Time between looks, seconds, 0.1 to 3600; longer if looks would otherwise take over 4 % of a core
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = crate::top::seconds)]
+    every: Duration,
+    /// Give no advice for connections that together move less than this
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MIN_BYTES)]
+    min_bytes: u64,
+    /// Only connections whose peer is in this prefix
+    #[arg(long, value_name = "ADDR[/LEN]")]
+    to_prefix: Option<PathKey>,
+    /// Only connections with this local or remote port
+    #[arg(long)]
+    port: Option<u16>,
+    /// Show no progress on stderr
+    #[arg(long)]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl AdviseArgs {
+    pub fn run(self) -> Result<()> {
+        let Self { limit, every, min_bytes, to_prefix, port, quiet, json } = self;
+        let stop = Arc::new(AtomicBool::new(false));
+        let by_signal = Arc::clone(&stop);
+        ctrlc::set_handler(move || by_signal.store(true, Relaxed)).tried(|| "cannot handle signals".to_owned())?;
+        let is_terminal = std::io::stderr().is_terminal();
+        if !quiet && !is_terminal {
+            eprintln!("looking at open connections for {} s", limit.as_secs());
+        }
+        let options = Options { limit, every, min_bytes, to_prefix, port };
+        let report = look(&options, &stop, |so_far, connections| {
+            if !quiet && is_terminal {
+                let (now, all) = (so_far.as_secs(), limit.as_secs());
+                eprint!("\r{now} of {all} s, {connections} connections; Ctrl-C ends it ");
+            }
+        })?;
+        if !quiet && is_terminal {
+            eprintln!();
+        }
+        if json {
+            show::print::print_json(&report)?
+        } else {
+            show::advise::report(&report, port)
+        }
+        Ok(())
+    }
+}
