@@ -198,7 +198,7 @@ impl Groups {
             .map(|(key, seen)| group(key, seen.into_values().collect(), elapsed_ms))
             .filter(|g| g.bytes > 0)
             .collect();
-        groups.sort_by(|a, b| b.bytes.cmp(&a.bytes)); // stable: equal ones stay in the order of their keys
+        groups.sort_by_key(|group| std::cmp::Reverse(group.bytes)); // stable: equal ones stay in the order of their keys
         groups
     }
 }
