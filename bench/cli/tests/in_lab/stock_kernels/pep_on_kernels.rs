@@ -3,6 +3,9 @@
 
 use crate::common::machine::stock_kernel;
 use crate::common::run_lab;
+use hotcc::advise::groups::Group;
+use hotcc::advise::rules::advise;
+use hotcc_lab::results::FlowSummary;
 use hotcc_testbed::command::build;
 use std::fs;
 
@@ -51,6 +54,24 @@ to = "client"
 cc = "$pep.cc"
 "#;
 
+/// Returns what `hotcc advise` would find of a flow that a PEP reports on.
+fn group(flow: &FlowSummary) -> Group {
+    let us = |ms: f64| Some((1000.0 * ms) as u32);
+    Group {
+        cc: flow.cc.clone(),
+        connections: 1,
+        bytes: flow.bytes,
+        goodput_bps: flow.throughput_bps as u64,
+        busy_goodput_bps: flow.throughput_bps as u64,
+        retransmit_ratio: flow.retransmits as f64 / flow.packets as f64,
+        mss: 1448,
+        least_rtt_us: us(flow.rtt_ms.min),
+        median_rtt_us: us(flow.rtt_ms.p50),
+        pep: true,
+        ..Group::default()
+    }
+}
+
 #[test]
 fn mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel() {
     const NAME: &str = "mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel";
@@ -71,6 +92,10 @@ fn mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel() {
         let [cubic, mdcubic, dies] = ["cubic", "mdcubic", "dies"].map(|pep| run(pep).flows[0].throughput_bps);
         println!("{}: bit/s with the PEP {mdcubic:.0}, one that dies {dies:.0}, CUBIC {cubic:.0}", kernel.release);
         assert!(mdcubic > 2.0 * cubic, "on {} the PEP does not help: {mdcubic}, CUBIC {cubic}", kernel.release);
+        let advice = advise(&group(&run("cubic").flows[0]), 0);
+        assert_eq!((advice.rule, advice.try_cc), ("behind-border", Some("mdcubic")), "{}", advice.why);
+        assert!(mdcubic > advice.expect.unwrap().throughput_at_least * cubic);
+        assert_eq!(advise(&group(&run("mdcubic").flows[0]), 0).try_cc, None);
         // the border's agent is down for a third of the time
         let events = &run("dies").events;
         assert!(events.len() == 2 && !events.iter().any(|event| event.contains("fail")), "{events:?}");
