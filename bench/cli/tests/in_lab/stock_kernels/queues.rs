@@ -5,6 +5,7 @@ use crate::common::run_lab;
 use hotcc_lab::qdisc::compare;
 use hotcc_lab_proto::qdisc::{Arrival, Comparison, Counts};
 use hotcc_lab_proto::queue::{Kind, Parameters};
+use hotcc_testbed::soak;
 use std::fs;
 
 const PACKETS: u64 = 100_000;
@@ -17,10 +18,10 @@ const FRAME_BYTES: u32 = 1514;
 
 /// Returns packets of four flows, of which the second half is ECN-capable. For three seconds they are a fifth more than
 /// the link carries, and for two seconds a third less.
-fn arrivals() -> Vec<Arrival> {
+fn arrivals(seed: u64) -> Vec<Arrival> {
     let service_ns = u64::from(BYTES) * 8_000_000_000 / RATE_BPS;
     let mut at_ns = 0;
-    let mut random = 1u64;
+    let mut random = seed;
     let next = |n: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let flow = (random >> 33) as u16 % 4;
@@ -32,7 +33,7 @@ fn arrivals() -> Vec<Arrival> {
 }
 
 #[test]
-#[ignore = "takes minutes for each discipline: cargo test --workspace --test in_lab -- --ignored the_labs_disciplines"]
+#[ignore = "takes minutes for each discipline: just soak"]
 fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
     const NAME: &str = "the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
@@ -47,10 +48,17 @@ fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
         (format!("fq_codel limit {}", LIMIT.0), of_linux(Kind::FqCodel), LIMIT.1),
         (format!("bfifo limit {}", LIMIT.1), of_linux(Kind::Dualpi2), LIMIT.1),
     ];
-    let mut failed = Vec::new();
-    for (kernels, ours, limit_bytes) in disciplines {
-        let comparison =
-            Comparison { kernel: kernels.clone(), ours, limit_bytes, rate_bps: RATE_BPS, arrivals: arrivals() };
+    let seeds: Vec<u64> = soak::seeds(1, 1).collect();
+    let each = seeds.iter().flat_map(|seed| disciplines.iter().map(move |discipline| (*seed, discipline)));
+    let (mut failed, mut results) = (Vec::new(), Vec::new());
+    for (seed, (kernels, ours, limit_bytes)) in each {
+        let comparison = Comparison {
+            kernel: kernels.clone(),
+            ours: *ours,
+            limit_bytes: *limit_bytes,
+            rate_bps: RATE_BPS,
+            arrivals: arrivals(seed),
+        };
         let compared = compare(&kernel, &comparison).unwrap();
         let name = ours.map_or("DropTail".to_owned(), |parameters| format!("{:?}", parameters.kind));
         println!("{name}: {compared:?}");
@@ -62,11 +70,14 @@ fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
             (ours - kernel).abs() <= 0.02 * kernel
         };
         if !near(|counts| counts.dropped) || !near(|counts| counts.marked) {
-            failed.push(kernels);
+            failed.push((seed, kernels));
         }
+        let [ours, theirs] = [compared.ours, compared.kernel].map(|counts| counts.dropped + counts.marked);
+        results.push(format!("{kernels}: {ours} drops and marks, the kernel {theirs}"));
         assert!(compared.kernel.dropped + compared.kernel.marked > 500, "too little to compare");
     }
-    assert_eq!(failed, Vec::<String>::new(), "more than 2 % apart");
+    assert!(failed.is_empty(), "more than 2 % apart: {failed:?}");
+    soak::report(&results.join("; "));
 }
 
 const SCENARIO: &str = r#"
