@@ -55,7 +55,7 @@ fn a_full_queue_is_found_and_nothing_changes() {
         let moved = received.load(Relaxed) - before;
         let port = listener.local_addr().unwrap().port().to_string();
         let by_port = groups(&["--for", "1s", "--port", &port, "--min-bytes", "1000000000"]);
-        let nobody = groups(&["--for", "1s", "--to-prefix", "10.249.3.0/24"]);
+        let elsewhere = groups(&["--for", "1s", "--to-prefix", "10.249.3.0/24"]);
         let text = ok(&["advise", "--for", "1s", "--to-prefix", "10.249.2.0/24", "--min-bytes", "1000"]);
         busy.shutdown(Shutdown::Both).unwrap();
 
@@ -78,7 +78,7 @@ fn a_full_queue_is_found_and_nothing_changes() {
 
         // the receiver's end has the same port, and moves nothing
         assert!(by_port.iter().all(|group| group["advice"]["rule"] == "few-bytes"), "{by_port:?}");
-        assert!(nobody.is_empty(), "{nobody:?}");
+        assert!(elsewhere.is_empty(), "{elsewhere:?}");
         assert_eq!([cc_of(&busy), cc_of(&idle)], ["cubic", "cubic"]);
     });
 }

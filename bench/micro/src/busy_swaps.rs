@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let swapped = traffic(&host, || {
         let before = Harm::of(&host)?;
         swaps.run_for(duration)?;
-        resets = Harm::of(&host)?.resets - before.resets; // before they are closed, with bytes that nobody has read
+        resets = Harm::of(&host)?.resets - before.resets; // before they are closed with unread bytes, which resets them
         Ok(())
     })?;
     ops::unload(CC, Some("reno"))?; // built in, and any network namespace may have it as its default
