@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use hotcc_lab_proto::job::{CANARY_SERVER, Canary};
+use hotcc_lab_proto::splitmix;
 use std::io::{Read, Write, copy, repeat, sink};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
@@ -60,14 +61,11 @@ fn download(port: u16, size: u64) -> bool {
     size != 0 || done.is_err()
 }
 
-/// Random sizes: splitmix64.
+/// Random sizes.
 struct Sizes(u64);
 
 impl Sizes {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        SIZES.start + (z ^ z >> 31) % (SIZES.end - SIZES.start)
+        SIZES.start + splitmix::next(&mut self.0) % (SIZES.end - SIZES.start)
     }
 }

@@ -10,3 +10,4 @@ pub mod qdisc;
 pub mod queue;
 pub mod records;
 pub mod run_record;
+pub mod splitmix;

@@ -7,6 +7,7 @@
 
 use crate::plan::PlannedLink;
 use crate::records::{LinkState, Phase, ServiceStep, of_2_32, survival};
+use crate::splitmix;
 
 /// Nanoseconds in a millisecond.
 pub const NS_PER_MS: u64 = 1_000_000;
@@ -298,13 +299,10 @@ impl LinkModel {
     }
 }
 
-/// Returns 32 uniformly distributed bits for a packet and a purpose. The mixer is splitmix64's.
+/// Returns 32 uniformly distributed bits for a packet and a purpose.
 fn draw(seed: u64, packet: u64, purpose: Draw) -> u32 {
     let number = packet.wrapping_mul(8).wrapping_add(purpose as u64);
-    let mut x = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((x ^ (x >> 31)) >> 32) as u32
+    (splitmix::mixed(seed.wrapping_add(number.wrapping_mul(splitmix::STEP))) >> 32) as u32
 }
 
 /// Returns the probability, in units of 2^-32, that `bytes` arrive without a bit error: the product over the powers of

@@ -64,6 +64,15 @@ fn classify(packet: &[u8]) -> (u16, bool) {
     }
 }
 
+/// Sets the checksum of an IPv4 header.
+pub(super) fn set_checksum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let sum: u32 = header.chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
 /// Marks an ECN-capable IPv4 packet (CE). Returns false if it is not an ECN-capable IPv4 packet.
 pub(super) fn mark_ce(data: &mut [u8]) -> bool {
     let packet = data.get_mut(OFFLOAD_BYTES + ETHERNET_BYTES..).unwrap_or_default();
@@ -72,12 +81,7 @@ pub(super) fn mark_ce(data: &mut [u8]) -> bool {
         return false;
     }
     packet[1] |= 3;
-    packet[10..12].fill(0);
-    let words = packet[..length].chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]])));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    set_checksum(&mut packet[..length]);
     true
 }
 

@@ -1,6 +1,6 @@
 //! Sends packets through a queueing discipline of the kernel behind a shaper, and through the lab's.
 
-use super::frame::{OFFLOAD_BYTES, shape};
+use super::frame::{OFFLOAD_BYTES, set_checksum, shape};
 use super::packet_socket::PacketSocket;
 use anyhow::{Context, Result, ensure};
 use hotcc_abi::clock::monotonic_ns;
@@ -124,9 +124,7 @@ fn frame(arrival: &Arrival) -> Vec<u8> {
     packet[20..22].copy_from_slice(&9u16.to_be_bytes());
     packet[22..24].copy_from_slice(&(FIRST_FLOW_PORT + arrival.flow).to_be_bytes());
     packet[24..26].copy_from_slice(&(length - 20).to_be_bytes());
-    let sum: u32 = packet[..20].chunks_exact(2).map(|b| u32::from(u16::from_be_bytes([b[0], b[1]]))).sum();
-    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    set_checksum(&mut packet[..20]);
     data
 }
 

@@ -1,7 +1,8 @@
 //! DualPI2, RFC 9332, appendix A: a queue for L4S and one for classic traffic, whose signals are coupled so that flows
 //! of both kinds get about equal shares.
 
-use super::packet::{Ecn, Fifo, Parameters, Queued, mixed};
+use super::packet::{Ecn, Fifo, Parameters, Queued};
+use crate::splitmix;
 
 /// Gains of the controller, in 256ths of a hertz: how much the probability changes per second of delay above the
 /// target (0.16 Hz), and per second by which the delay has grown (3.2 Hz).
@@ -154,8 +155,7 @@ impl<T> DualPi2<T> {
 
     /// Returns true with this probability.
     fn draws(&mut self, probability: u64) -> bool {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed(self.random) >> 32 < probability
+        splitmix::next(&mut self.random) >> 32 < probability
     }
 }
 

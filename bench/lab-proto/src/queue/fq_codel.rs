@@ -2,7 +2,8 @@
 //! come first.
 
 use super::codel::Codel;
-use super::packet::{Fifo, Parameters, Queued, mixed};
+use super::packet::{Fifo, Parameters, Queued};
+use crate::splitmix::mixed;
 use std::collections::VecDeque;
 
 const FLOWS: u64 = 1024;

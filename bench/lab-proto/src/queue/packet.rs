@@ -142,10 +142,3 @@ impl<T> Fifo<T> {
         self.packets.drain(..).collect()
     }
 }
-
-/// Returns a number that depends on all bits of `number` (the finaliser of SplitMix64).
-pub(super) fn mixed(number: u64) -> u64 {
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
-}

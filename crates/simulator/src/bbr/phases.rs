@@ -3,6 +3,7 @@
 use super::{BW_UNIT, Bbr, CWND_GAIN, DRAIN_GAIN, GAIN_UNIT, HIGH_GAIN, Mode, bundle};
 use crate::clock::micros;
 use crate::congestion::{RateSample, Sock};
+use hotcc_lab_proto::splitmix;
 
 /// Gains of PROBE_BW's phases: probe for bandwidth, drain the queue of probing, cruise (section 4.3.4.2;
 /// `bbr_pacing_gain`).
@@ -51,14 +52,9 @@ impl Bbr {
         self.advance_cycle(sock);
     }
 
-    /// Returns a random number below `bound` (in the kernel, `get_random_u32_below`), from SplitMix64 (Steele et al.,
-    /// "Fast splittable pseudorandom number generators", 2014).
+    /// Returns a random number below `bound` (in the kernel, `get_random_u32_below`).
     fn draw(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((mixed ^ mixed >> 31) >> 32) * bound) >> 32
+        ((splitmix::next(&mut self.random) >> 32) * bound) >> 32
     }
 
     fn advance_cycle(&mut self, sock: &Sock) {

@@ -1,13 +1,12 @@
 //! `hotcc advise`: says which congestion control to try for the open connections. Changes nothing.
 
 use crate::canary::duration;
+use crate::interrupt;
 use crate::show;
 use hotcc::advise::{Options, look, rules::DEFAULT_MIN_BYTES};
 use hotcc_abi::path::PathKey;
-use hotcc_host::error::{Result, Tried};
+use hotcc_host::error::Result;
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -38,9 +37,7 @@ pub struct AdviseArgs {
 impl AdviseArgs {
     pub fn run(self) -> Result<()> {
         let Self { limit, every, min_bytes, to_prefix, port, quiet, json } = self;
-        let stop = Arc::new(AtomicBool::new(false));
-        let by_signal = Arc::clone(&stop);
-        ctrlc::set_handler(move || by_signal.store(true, Relaxed)).tried(|| "cannot handle signals".to_owned())?;
+        let stop = interrupt::requested()?;
         let is_terminal = std::io::stderr().is_terminal();
         if !quiet && !is_terminal {
             eprintln!("looking at open connections for {} s", limit.as_secs());

@@ -14,6 +14,7 @@ mod advise;
 mod canary;
 mod flows;
 mod help;
+mod interrupt;
 mod policy;
 mod show;
 mod top;

@@ -1,15 +1,14 @@
 //! `hotcc trace`: records ACKs into a file, and shows progress.
 
 use crate::canary::duration;
+use crate::interrupt;
 use crate::show::print::{print_json, say};
 use hotcc::trace::{self, Format, Options, Summary};
 use hotcc_abi::path::PathKey;
-use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::error::{Error, Result};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -57,9 +56,7 @@ impl TraceArgs {
             limit,
             ring_bytes: buffer_kib * 1024,
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        let by_signal = Arc::clone(&stop);
-        ctrlc::set_handler(move || by_signal.store(true, Relaxed)).tried(|| "cannot handle signals".to_owned())?;
+        let stop = interrupt::requested()?;
         let shows_progress = std::io::stderr().is_terminal();
         let mut begun = false;
         let summary = trace::trace(&options, &stop, |so_far| {

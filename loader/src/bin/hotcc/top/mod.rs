@@ -9,6 +9,7 @@ mod example;
 mod sample;
 mod state;
 
+use crate::interrupt;
 use crate::show::switched::{migrated_lines, migration_warnings, outcome_lines};
 use hotcc::live::paced;
 use hotcc::ops::{self, Outcome, Tunables, migrate::migrate};
@@ -19,7 +20,6 @@ use ratatui::crossterm::event::{self, Event};
 use sample::Sampler;
 use state::{Action, Next, Top};
 use std::io::IsTerminal;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -42,9 +42,7 @@ pub fn top(args: &TopArgs) -> Result<()> {
         return Err(Error::usage("`hotcc top` needs a terminal; without one, use `hotcc flows --json`"));
     }
     let sampler = Sampler::new()?;
-    let ended = Arc::new(AtomicBool::new(false));
-    let by_signal = Arc::clone(&ended);
-    ctrlc::set_handler(move || by_signal.store(true, Relaxed)).tried(|| "cannot handle signals".to_owned())?;
+    let ended = interrupt::requested()?;
     // also restores the terminal if the program panics
     let terminal = ratatui::try_init().tried(|| "cannot set up the terminal".to_owned());
     let result = terminal.and_then(|terminal| run(terminal, &sampler, &ended, args.interval));
