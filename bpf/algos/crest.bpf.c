@@ -31,6 +31,7 @@
  *            Without a queue for half an RTT, W grows by 25 % per RTT and more, to twice the model's at most.
  *   burst    grows by 6 % of base with each round that saw no queue, and shrinks by 1 % with any other
  *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B base.
+ *   marks    ECN marks shrink room more, in the end to 0; then W is 15/16 B base, and grows in rounds without marks.
  *   limit    losses without a queue: W is what arrives, for a while (a policer)
  *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
  *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
@@ -38,7 +39,7 @@
  *
  * crest_compete.h has the probes and the competition, crest_group.h the data that flows to one receiver share,
  * crest_policer.h the limit, and crest_signal.h the radio signal. Hooks: `cong_control`, which also sets the pacing
- * rate. ssthresh does not change. ECN marks are not read.
+ * rate. ssthresh does not change.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
@@ -217,15 +218,18 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 static __always_inline u32 losses_add(struct sock *sk, struct crest *f)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 lost = min((u16)(tp->lost - f->round_lost) * 1000ULL / (f->window / SEGMENT + 1), 255ULL);
+	u16 segments = tp->lost - f->round_lost;
+	u32 lost = min(segments * 1000ULL / (f->window / SEGMENT + 1), 255ULL);
 
 	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's losses */
 		lost = 0;
 	f->loss = (3 * f->loss + lost + 2) / 4;
 	if (f->loss > loss_permille)
 		f->room -= f->room / 4;
-	else
+	else if (f->room >= ROOM_LOSSES)
 		f->room = min(f->room + 8, ROOM_ONE);
+	else
+		f->room += !segments;
 	return lost;
 }
 
@@ -312,6 +316,8 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 		target = f->filled ? f->base_us * 6 : max(target, trial_queue_us(f));
 	queue = (segments_of(rate, target) + extra_of(log2_q10(f->window))) * f->room / ROOM_ONE;
 	w = max(least + queue, least * 11 / 10 + SEGMENT);
+	if (f->room < ROOM_LOSSES)
+		w = least * (15 + f->room) / 16 + SEGMENT;
 	if (q_us > low) {
 		f->empty = 0;
 	} else {
@@ -423,9 +429,24 @@ SEC("struct_ops") u32 BPF_PROG(crest_ssthresh, struct sock *sk)
 	return max(tcp_sk(sk)->snd_ssthresh, 2U);
 }
 
+/*
+ * TCP reduces its window for a mark (RFC 3168), at most once per round trip. A mark is never random: there is a queue.
+ * The mark also counts as one lost segment of this round.
+ */
+static __always_inline void mark_seen(struct crest *f)
+{
+	f->room -= min(f->room, (u8)(f->room / 4 + 16));
+	f->empty = 0;
+	f->round_lost--;
+	if (f->phase == START)
+		f->phase = CRUISE;
+}
+
 SEC("struct_ops") void BPF_PROG(crest_set_state, struct sock *sk, u8 new_state)
 {
-	if (new_state == TCP_CA_Recovery)
+	if (new_state == TCP_CA_CWR)
+		mark_seen(flow_state(sk));
+	else if (new_state == TCP_CA_Recovery)
 		mapped_account_loss(sk);
 	else if (new_state == TCP_CA_Loss)
 		mapped_account_timeout(sk);

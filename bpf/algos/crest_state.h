@@ -15,6 +15,7 @@
 #define SLICE_SEGMENTS 4
 #define ACKED_MAX (1U << 16)
 #define ROOM_ONE 255
+#define ROOM_LOSSES 3 /* what losses leave at least; only marks take more */
 #define START_PACING_PERMILLE 5000
 #define PACING_PERMILLE 1250
 #define YOUNG_PROBES 4 /* a newcomer's least RTT includes the others' queue, so it probes sooner */
@@ -51,7 +52,7 @@ struct crest {
 	u8 probes FIELD("", "probes since the start, at most 4; more: probes on end that saw the same RTT");
 	u8 rivals FIELD("", "probes on end that found a queue of others");
 	u8 loss FIELD("permille", "share of segments lost, averaged over four rounds");
-	u8 room FIELD("1/255", "share of the queue wanted that losses leave");
+	u8 room FIELD("1/255", "share of the queue wanted that losses and marks leave");
 	u8 filled FIELD("", "whether a loss showed that the queue was full");
 	u8 doubt FIELD("", "times on end that COMPETE saw no such loss, at most 3");
 	u8 policed FIELD("rounds",

@@ -10,6 +10,7 @@ use hotcc::ops::{self, Request};
 use hotcc_testbed::netlab::{Lab, Namespace, check};
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 use nix::sys::socket::{setsockopt, sockopt};
+use rustix::process::setpriority_process;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,6 +30,8 @@ const WARM_UP: usize = 10;
 const SETTLING: Duration = Duration::from_secs(5);
 /// Socket buffers: always full at the sender, and of a known size.
 const BUFFER: usize = 32 << 10;
+/// Nice value of the thread that swaps: the connections keep all processors busy.
+const SWAPPER_NICE: i32 = -20;
 /// Pause of a thread that found nothing to do.
 const REST: Duration = Duration::from_micros(200);
 
@@ -45,6 +48,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     })?;
     let (mut swaps, mut resets) = (Swaps::default(), 0);
     let swapped = traffic(&host, || {
+        setpriority_process(None, SWAPPER_NICE).context("cannot raise the priority of the thread that swaps")?;
         let before = Harm::of(&host)?;
         swaps.run_for(duration)?;
         resets = Harm::of(&host)?.resets - before.resets; // before they are closed with unread bytes, which resets them
@@ -132,14 +136,14 @@ struct Traffic {
     bytes: usize,
 }
 
-/// Opens the connections, keeps all of them busy while `work` runs, and closes them.
-fn traffic(host: &Namespace, work: impl FnOnce() -> Result<()>) -> Result<Traffic> {
+/// Opens the connections, keeps all of them busy while `work` runs in a thread of its own, and closes them.
+fn traffic(host: &Namespace, work: impl FnOnce() -> Result<()> + Send) -> Result<Traffic> {
     let (mut senders, mut receivers) = host.enter(connections)??;
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(&mut senders, &stop));
         let receiving = scope.spawn(|| receive(&mut receivers, &stop));
-        let worked = work();
+        let worked = scope.spawn(work).join().map_err(|_| anyhow::anyhow!("the measure panicked")).flatten();
         stop.store(true, Relaxed);
         let sent = sending.join().map_err(|_| anyhow::anyhow!("the sender panicked"))?;
         let received = receiving.join().map_err(|_| anyhow::anyhow!("the receiver panicked"))?;

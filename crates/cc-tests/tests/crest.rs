@@ -10,6 +10,7 @@ const CRUISE: u64 = 1;
 const PROBE: u64 = 2;
 const COMPETE: u64 = 4;
 const RECHECK: u64 = 5;
+const CWR: u8 = 2;
 const MSS: u32 = 1000;
 /// Values of `policed`: from `LIMIT` on there is a limit, and from `RANDOM` on losses count as random.
 const LIMIT: u64 = 51;
@@ -146,6 +147,41 @@ fn losses_shrink_the_target_queue_and_not_the_flight() {
     connection.ack(50_000, 100, 100, 42_000);
     let w = connection.state("window") as f64 / 256.0;
     assert!((105.3..106.0).contains(&w), "{w}");
+}
+
+/// Unlike losses, marks take W to less than what arrives. It returns when they end.
+#[test]
+fn marks_shrink_the_window_below_what_arrives_until_they_end() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let mut windows = |rounds, marked| {
+        for _ in 0..rounds {
+            if marked {
+                connection.flow.set_state(CWR);
+            }
+            connection.ack(50_000, 100, 100, 40_600); // near the least RTT, so that no probe is due
+            assert_eq!(connection.state("phase"), CRUISE);
+        }
+        connection.state("window") as f64 / 256.0
+    };
+    // 100 / 40.6 ms x 40 ms = 98.5
+    let before = windows(10, false);
+    let one = windows(1, true);
+    assert!(98.5 * 1.1 < one && one < before, "{one} after {before}");
+    // 15/16, and a segment
+    let many = windows(15, true);
+    assert!((92.9..93.9).contains(&many), "{many}");
+    // 1/16 more per round, and at last 1.1
+    let later: Vec<f64> = (0..4).map(|_| windows(1, false)).collect();
+    assert!(later.is_sorted() && later[3] > 1.1 * 98.5, "{later:?}");
+}
+
+#[test]
+fn a_mark_ends_the_start() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.flow.set_state(CWR);
+    assert_eq!(connection.state("phase"), CRUISE);
 }
 
 /// Runs rounds without a queue, each with 6 % of its segments lost, until W is at most what arrives; returns their

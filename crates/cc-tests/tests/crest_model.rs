@@ -6,7 +6,9 @@ use hotcc_cc_tests::models::crest::{Signal, Slice};
 use hotcc_cc_tests::random::Random;
 use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
 
+const START: u64 = 0;
 const CRUISE: u64 = 1;
+const CWR: u8 = 2;
 const MSS: u32 = 1448;
 /// Error of several logarithms; the square root of W has two.
 const TOLERANCE: f64 = 0.025;
@@ -109,11 +111,13 @@ impl Connection<'_> {
 }
 
 /// Counts of the checks of one connection.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     windows: u32,
     /// Slices in which W grew beyond its rate.
     grown: u32,
+    /// Slices in which marks kept W below what losses leave.
+    marked: u32,
     forecasts: u32,
     /// Slices in which the forecast's weight was more than a half.
     believed: u32,
@@ -140,6 +144,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     let mut rate = random.scale(100.0, 100_000.0);
     let mut counts = Counts::default();
     let is_wrong = random.once_in(3);
+    let marked_once_in = if random.once_in(3) { 2 } else { 50 };
     let mut coming = [rate; 5];
     let (mut slice_us, mut slice_acked) = (0, 0);
     for _ in 0..400 {
@@ -155,6 +160,9 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let acked = ((rate * elapsed_us as f64 / 1e6) as u32).max(4);
         if random.once_in(20) {
             connection.view.lost += random.between(1, u64::from(acked)) as u32;
+        }
+        if connection.flow.private("phase") != START && random.once_in(marked_once_in) {
+            connection.flow.set_state(CWR);
         }
         let before = ["window", "burst", "room", "empty", "loss", "last_us", "last_delivered", "policed", "resume"]
             .map(|name| connection.state(name));
@@ -205,6 +213,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let close = (got - expected).abs() <= TOLERANCE * expected + 0.1;
         assert!(close, "seed {seed}: W {got}, by the model {expected}; {slice:?}");
         counts.windows += 1;
+        counts.marked += u32::from(room < 3.0);
         counts.grown += u32::from(got > 1.5 * slice.rate() * slice.base_s + 50.0);
     }
     counts
@@ -245,18 +254,14 @@ fn the_window_and_the_signal_are_the_models_through_random_connections() {
         let sum = &mut all[usual as usize];
         sum.windows += one.windows;
         sum.grown += one.grown;
+        sum.marked += one.marked;
         sum.forecasts += one.forecasts;
         sum.believed += one.believed;
     }
-    for (Counts { windows, grown, forecasts, believed }, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"])
-    {
-        println!(
-            "{usual}: {windows} windows, {grown} grown beyond the rate; {forecasts} forecasts, {believed} believed"
-        );
-        assert!(windows > 8000 && grown > 30, "{usual}: {windows} slices counts, {grown} of them growth");
-        assert!(
-            usual == "nothing" || (forecasts > 5000 && believed > 500),
-            "{usual}: {forecasts} forecasts, {believed}"
-        );
+    for (counts, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"]) {
+        let Counts { windows, grown, marked, forecasts, believed } = counts;
+        println!("{usual}: {counts:?}");
+        assert!(windows > 8000 && grown > 30 && marked > 500, "{usual}: {counts:?}");
+        assert!(usual == "nothing" || (forecasts > 5000 && believed > 500), "{usual}: {counts:?}");
     }
 }

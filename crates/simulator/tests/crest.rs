@@ -5,6 +5,7 @@ use hotcc_lab_proto::plan::{
     Algorithm, End, Feed, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedPolice,
     PlannedReading,
 };
+use hotcc_lab_proto::queue::{Kind, Parameters};
 use hotcc_lab_proto::records::POLICED;
 use hotcc_simulator::exec::{Outcome, simulate};
 use proptest::prelude::*;
@@ -234,6 +235,28 @@ proptest! {
         let (jain, p95_ms, of_bbr_ms) = (Path::jain(&crest), Path::p95_ms(&crest, 3), Path::p95_ms(&bbr, 3));
         prop_assert!(jain > 0.95, "{jain}");
         prop_assert!(p95_ms < of_bbr_ms, "{p95_ms} ms of queue, BBR {of_bbr_ms}");
+    }
+
+    /// A CoDel that marks keeps the queue near its target of 5 ms, with few marks, although
+    /// crest wants more of a queue on longer paths.
+    #[test]
+    fn marks_of_a_codel_keep_the_queue_short(log_mbps in 1f64..2.0, delay_ms in 8u64..100) {
+        let path = Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms };
+        let mut plan = path.plan(vec![path.phase(0, 0.0)]);
+        let (target_ns, interval_ns) = (5_000_000, 100_000_000);
+        let codel = Parameters { kind: Kind::Codel, target_ns, interval_ns, ecn: true, mtu_bytes: 1500, seed: 1 };
+        plan.links[0].discipline = Some(codel);
+        for host in &mut plan.hosts {
+            host.sysctls.push(("net.ipv4.tcp_ecn".to_owned(), "1".to_owned()));
+        }
+        let outcome = run(&plan);
+        let on_link = || outcome.packets.iter().filter(|p| p.link == 0 && p.time_ns >= 3 * SECOND_NS);
+        let (all, marked) = (on_link().count(), on_link().filter(|p| p.marked()).count());
+        let mean_ms = on_link().map(|p| p.wait_ns as f64 / 1e6).sum::<f64>() / all as f64;
+        let share = path.share(&outcome, 3);
+        prop_assert!(marked > 0 && marked * 50 < all, "{marked} of {all} packets are marked");
+        prop_assert!(mean_ms < 10.0, "{mean_ms} ms of queue");
+        prop_assert!(share > 0.8, "{share} of the link");
     }
 
     /// The capacity is alternately ten times too high and ten times too low.

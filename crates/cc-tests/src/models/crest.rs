@@ -20,7 +20,7 @@ pub struct Slice {
     pub window: f64,
     /// Queue that bursts add, as a share of the least RTT.
     pub burst: f64,
-    /// Share of the queue that is left after losses.
+    /// Share of the queue that is left after losses and marks.
     pub room: f64,
     /// Time without a queue, in least RTTs.
     pub empty_rtts: f64,
@@ -65,7 +65,10 @@ impl Slice {
         let rate = self.rate();
         let least = rate * self.base_s;
         let queue = (rate * self.target_s() + (1.25 * self.window.sqrt()).max(3.0)) * self.room;
-        let model = (least + queue).max(1.1 * least + 1.0);
+        let model = match (self.room * 255.0).round() {
+            left if left < 3.0 => least * (15.0 + left) / 16.0 + 1.0, // marks have taken more than losses can
+            _ => (least + queue).max(1.1 * least + 1.0),
+        };
         let low = (self.least_target_s() / 4.0 + 1.0 / self.own_rate).min(self.target_s());
         let mut window = model;
         if self.rtt_s - self.base_s <= low && self.empty_rtts > 0.5 && !self.lossy {
