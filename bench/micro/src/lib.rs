@@ -83,7 +83,7 @@ pub const MEASURES: [Measure; 12] = [
     },
     Measure {
         name: scrape::NAME,
-        about: "duration of a scrape, relative to `ss -tin`, with 10,000 sockets",
+        about: "what a scrape costs: its duration relative to `ss -tin`, processor time, memory",
         run: scrape::run,
     },
     Measure {

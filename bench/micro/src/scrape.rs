@@ -1,5 +1,5 @@
 //! A scrape of `hotcc exporter`, compared with `ss -tin` over the same sockets: both read the kernel's state of each
-//! socket.
+//! socket. Then its processor time, and whether many scrapes need more memory.
 //!
 //! The sockets and the exporter are in separate processes, so neither is slowed down by the other's open files.
 
@@ -10,10 +10,12 @@ use anyhow::{Context, Result, ensure};
 use hotcc::exporter;
 use hotcc::ops::{self, Request};
 use hotcc_testbed::metrics;
-use hotcc_testbed::netlab::{Process, output, pause, quiet};
+use hotcc_testbed::netlab::{Process, check, output, pause, quiet};
 use hotcc_testbed::statistics::median;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::process::{Command, Stdio};
@@ -26,29 +28,36 @@ pub const HOLDER: &str = "holder";
 /// Argument with which this program runs [`serve_metrics`].
 pub const EXPORTER: &str = "exporter";
 const BOUND: f64 = 0.2;
+/// Time between two scrapes of Prometheus, in the examples of the manual.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(15);
+const CORE_BOUND: f64 = 0.02;
+const MEMORY_BOUND: f64 = 1.1;
 const CC: &str = "b_scrape";
+/// Connections of a process, which may not have as many open files as all connections need.
 const CONNECTIONS: usize = 5_000;
 
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
-    let pairs = if options.quick { 5 } else { 20 };
+    let (pairs, holders, scrapes) = if options.quick { (5, 1, 200) } else { (20, 10, 10_000) };
+    let sockets = 2 * holders * CONNECTIONS;
     ops::load(&Request {
         object: "dtcp".to_owned(),
         cc_name: Some(CC.to_owned()),
         profile: "default".to_owned(),
         set: Vec::new(),
     })?;
-    eprintln!("  opening {CONNECTIONS} connections");
-    let (_holder, _ready) = ourselves(quiet, HOLDER, CC)?;
-    let (_exporter, address) = ourselves(quiet, EXPORTER, "127.0.0.1:0")?;
+    eprintln!("  opening {} connections", holders * CONNECTIONS);
+    let holders = (0..holders).map(|_| ourselves(quiet, HOLDER, CC)).collect::<Result<Vec<_>>>()?;
+    let (exporter, address) = ourselves(quiet, EXPORTER, "127.0.0.1:0")?;
     let address: SocketAddr = address
         .rsplit('/')
         .next()
         .unwrap_or_default()
         .parse()
         .with_context(|| format!("invalid exporter address `{address}`"))?;
-    check_both(address)?;
+    check_both(address, sockets)?;
     let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let before = cpu_time(&exporter)?;
     for pair in 0..pairs {
         pause(Duration::from_millis(20))?;
         let (scrape, ss);
@@ -64,13 +73,54 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         theirs.push(ss);
         ratios.push(scrape / ss);
     }
+    let one_s = (cpu_time(&exporter)? - before).as_secs_f64() / f64::from(pairs);
+    drop(holders);
+    let growth = growth(&exporter, address, scrapes)?;
     let text = |values: &[f64]| median(values).map_or("-".to_owned(), significant);
-    let subject = format!("{} sockets", 2 * CONNECTIONS);
+    let subject = format!("{sockets} sockets");
+    let core = one_s / SCRAPE_INTERVAL.as_secs_f64();
+    let core_judged = "share of a core, scraped every 15 s";
+    let (memory, memory_judged) = (format!("{scrapes} scrapes"), "resident memory / that after a tenth of them");
     Ok(vec![
-        Finding::new(NAME, subject, "time / ss -tin's", median(&ratios), Bound::AtMost(BOUND))
+        Finding::new(NAME, &subject, "time / ss -tin's", median(&ratios), Bound::AtMost(BOUND))
             .figure(format!("network namespaces visited by the scrape: {}", hotcc_host::netns::all()?.len()))
             .figure(format!("median: scrape {} ms, ss {} ms, of {pairs} pairs", text(&ours), text(&theirs))),
+        Finding::new(NAME, &subject, core_judged, Some(core), Bound::AtMost(CORE_BOUND))
+            .figure(format!("{} ms of processor time per scrape", significant(one_s * 1e3))),
+        Finding::new(NAME, memory, memory_judged, Some(growth), Bound::AtMost(MEMORY_BOUND)),
     ])
+}
+
+/// Returns the process ids of the exporter: its own, and that of the child that serves HTTP.
+fn both(exporter: &Process) -> Result<[i32; 2]> {
+    let id = exporter.id();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+    let child = children.trim().parse().with_context(|| format!("the exporter's children: `{children}`"))?;
+    Ok([id.cast_signed(), child])
+}
+
+/// Returns the processor time that the exporter has used.
+fn cpu_time(exporter: &Process) -> Result<Duration> {
+    let times = both(exporter)?.map(|id| clock_getcpuclockid(Pid::from_raw(id)).and_then(clock_gettime));
+    times.into_iter().map(|time| Ok(Duration::from(time?))).sum()
+}
+
+/// Scrapes so many times. Returns the exporter's resident memory, relative to that after a tenth of the scrapes.
+fn growth(exporter: &Process, address: SocketAddr, scrapes: usize) -> Result<f64> {
+    let resident = || {
+        let pages = both(exporter)?.map(|id| {
+            let statm = std::fs::read_to_string(format!("/proc/{id}/statm"))?;
+            let pages: Option<f64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+            pages.context("no resident memory")
+        });
+        pages.into_iter().sum::<Result<f64>>()
+    };
+    let scrape = |count| (0..count).try_for_each(|_| check().and_then(|()| scrape_page(address)).map(drop));
+    eprintln!("  scraping {scrapes} times");
+    scrape(scrapes / 10)?;
+    let early = resident()?;
+    scrape(scrapes - scrapes / 10)?;
+    Ok(resident()? / early)
 }
 
 fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
@@ -80,13 +130,13 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
 }
 
 /// Checks that both see all sockets: otherwise the comparison would be of different work.
-fn check_both(address: SocketAddr) -> Result<()> {
+fn check_both(address: SocketAddr, sockets: usize) -> Result<()> {
     let lines = output(quiet("ss").arg("-tin"))?.lines().filter(|l| l.starts_with("ESTAB")).count();
-    ensure!(lines >= 2 * CONNECTIONS, "ss shows only {lines} of {} sockets", 2 * CONNECTIONS);
+    ensure!(lines >= sockets, "ss shows only {lines} of {sockets} sockets");
     let page = scrape_page(address)?;
     let counts = page.lines().filter(|l| l.starts_with("hotcc_sockets{")).filter_map(|l| l.rsplit(' ').next());
     let sum: usize = counts.filter_map(|n| n.parse::<usize>().ok()).sum();
-    ensure!(sum >= 2 * CONNECTIONS, "the exporter shows only {sum} of {} sockets", 2 * CONNECTIONS);
+    ensure!(sum >= sockets, "the exporter shows only {sum} of {sockets} sockets");
     Ok(())
 }
 
