@@ -6,6 +6,8 @@ mod command;
 mod common;
 #[path = "scenarios/directory.rs"]
 mod directory;
+#[path = "scenarios/dossier.rs"]
+mod dossier;
 #[path = "scenarios/gates.rs"]
 mod gates;
 #[path = "scenarios/invalid.rs"]
