@@ -5,7 +5,6 @@ use super::{GateResult, judge_each};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
 use anyhow::{Context, Result};
-use hotcc_lab::plural::counted;
 use serde::Serialize;
 use std::path::Path;
 
@@ -122,9 +121,9 @@ fn part(subjects: &[Subject], backend: &str) -> String {
     let failed = |subject: &Subject| format!("{} {}", subject.cc, subject.failed());
     let failed: Vec<String> = subjects.iter().map(failed).collect();
     let mut out = format!(
-        "\n{}. Failed, of {}: {}.\n\n{}\n## Limits\n\n{}",
+        "\n{}. Failed, of {} criteria: {}.\n\n{}\n## Limits\n\n{}",
         heading(backend),
-        counted(criteria.len(), "criterion").replace("criterions", "criteria"),
+        criteria.len(),
         failed.join(", "),
         overview(subjects),
         limits(criteria)

@@ -42,12 +42,12 @@ fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, 
 }
 
 /// Returns the name of the kernel (or the simulator) whose results a directory contains.
-pub fn name_of(directory: &Path) -> String {
+pub(super) fn name_of(directory: &Path) -> String {
     directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Returns the directories `results/NAME-.../BACKEND...`: one for each scenario with results.
-pub fn directories(name: &str, backend: &str, results: &Path) -> Vec<PathBuf> {
+pub(super) fn directories(name: &str, backend: &str, results: &Path) -> Vec<PathBuf> {
     let below = |path: &Path, prefix: &str| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries
