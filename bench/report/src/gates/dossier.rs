@@ -45,7 +45,9 @@ pub fn judge<P: AsRef<Path>>(directories: &[P]) -> Result<Vec<Subject>> {
         }
     }
     for subject in &mut subjects {
-        subject.criteria.sort_by_key(|gate| section(gate).to_owned());
+        subject.criteria.sort_by_key(|gate| {
+            section(gate).split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>()
+        });
     }
     Ok(subjects)
 }

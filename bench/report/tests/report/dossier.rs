@@ -30,7 +30,7 @@ gate = "throughput, against CUBIC's"
 over = { cc = "cubic" }
 metric = "throughput_mbps"
 at_least = 0.9
-source = "RFC 9743, 6.1"
+source = "RFC 9743, 10.1"
 note = "as CUBIC"
 [[expected]]
 gate = "throughput"
@@ -82,7 +82,7 @@ fn each_congestion_control_has_its_own_verdicts() {
     let rows: Vec<String> = overview(&subjects).lines().map(cells).collect();
     assert_eq!(
         rows[2..],
-        ["|5.1.4|throughput|pass|pass|not run|", "|6.1|throughput, against CUBIC's|**fail**|n/a|not run|"]
+        ["|5.1.4|throughput|pass|pass|not run|", "|10.1|throughput, against CUBIC's|**fail**|n/a|not run|"]
     );
 }
 
