@@ -44,7 +44,7 @@ impl DossierCommand {
         }
         self.lab.restrict_cases("cc", &self.only);
         let (code, directories) = self.lab.run_all(false)?;
-        if self.lab.is_check_only() {
+        if self.lab.is_check_only() || directories.is_empty() {
             return Ok(ExitCode::from(code));
         }
         let mut subjects = judge(&directories)?;
