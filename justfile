@@ -66,6 +66,10 @@ bench *args: build
 scoreboard *args: build
     target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
 
+# Simulate every congestion control under the criteria of RFC 9743, and write docs/dossier.md.
+dossier *args: build
+    target/release/hotcc-bench dossier --sim --page docs/dossier.md {{ args }} bench/scenarios/dossier-*.toml
+
 # Simulate the connections from which the canary's tests draw, and write them to crates/canary/tests (needs jq).
 canary-flows: build
     #!/usr/bin/env bash

@@ -1,6 +1,7 @@
 //! The `hotcc-bench` command: stock kernels, and the tests and measurements on them.
 
 mod cost;
+mod dossier;
 mod exit;
 mod gates;
 mod kernels;
@@ -14,6 +15,7 @@ mod validate;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use cost::CostCommand;
+use dossier::DossierCommand;
 use exit::exit_code;
 use gates::GatesCommand;
 use hotcc_kernels::Selector;
@@ -53,6 +55,7 @@ enum Command {
     Lab(LabCommand),
     Gates(GatesCommand),
     Scoreboard(ScoreboardCommand),
+    Dossier(DossierCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
     /// Two rows test objects that are not part of the project. `stranger` lacks the project's tags, and the arguments of
@@ -109,6 +112,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Lab(command) => command.run(),
         Command::Gates(command) => command.run(),
         Command::Scoreboard(command) => command.run(),
+        Command::Dossier(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
         Command::PlayNatively { job, results } => native::play_job(&job, &results)
             .map(|()| if netlab::check().is_err() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }),

@@ -96,23 +96,34 @@ fn with_papers(figures: &Table, data: &Data) -> String {
 /// # Errors
 /// A part has no end, or results cannot be read.
 pub fn refreshed(document: &str, results: &Path) -> Result<String> {
-    let mut out = String::new();
-    let mut rest = document;
-    while let Some((before, after)) = rest.split_once(BEGIN) {
-        let (mark, after) = after
-            .split_once(BEGIN_END)
-            .context("a `<!-- figures: SCENARIO` is not closed: ` -->` and the end of the line must follow")?;
+    replaced(document, BEGIN, END, |mark, old| {
         let marked = Marked::parse(mark)?;
-        let (old, after) = after.split_once(END).with_context(|| {
-            format!("`{BEGIN}{mark} -->` has no end: expected a line `{}` below it", END.trim_end())
-        })?;
         let new = marked.figures(results)?;
-        let part = match marked.simulated {
+        Ok(match marked.simulated {
             _ if new.is_empty() => old.to_owned(),
             true => new,
             false => merged(old, &new),
-        };
-        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{part}{END}"));
+        })
+    })
+}
+
+/// Replaces every part of a document between `BEGIN MARK -->` and `END` by what `new` returns for its mark and the old
+/// part.
+pub(crate) fn replaced(
+    document: &str,
+    begin: &str,
+    end: &str,
+    new: impl Fn(&str, &str) -> Result<String>,
+) -> Result<String> {
+    let (mut out, mut rest) = (String::new(), document);
+    while let Some((before, after)) = rest.split_once(begin) {
+        let (mark, after) = after
+            .split_once(BEGIN_END)
+            .with_context(|| format!("a `{begin}MARK` is not closed: ` -->` and the end of the line must follow"))?;
+        let (old, after) = after.split_once(end).with_context(|| {
+            format!("`{begin}{mark} -->` has no end: expected a line `{}` below it", end.trim_end())
+        })?;
+        out.push_str(&format!("{before}{begin}{mark}{BEGIN_END}{}{end}", new(mark, old)?));
         rest = after;
     }
     Ok(out + rest)
@@ -255,7 +266,7 @@ mod tests {
         );
         assert_eq!(
             told("<!-- figures: x"),
-            "a `<!-- figures: SCENARIO` is not closed: ` -->` and the end of the line must follow"
+            "a `<!-- figures: MARK` is not closed: ` -->` and the end of the line must follow"
         );
         assert_eq!(
             told("<!-- figures: ../x -->\n<!-- end of figures -->\n"),

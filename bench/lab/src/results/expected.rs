@@ -147,6 +147,12 @@ impl Expected {
         };
         run.seed == other.seed && other.case.iter().all(is_wanted)
     }
+
+    /// Returns whether the ratio for `run` refers to `run` itself, so that it is always 1.
+    #[must_use]
+    pub fn is_own_reference(&self, run: &RunId) -> bool {
+        !self.over.is_empty() && self.relates(run, run)
+    }
 }
 
 /// Returns whether a swept value is the wanted one. Numbers are compared as numbers: `0.010` in the sweep equals the

@@ -1,5 +1,6 @@
 //! Gates: limits on an algorithm's figures (`[[expected]]` with `gate`), compared with the runs of its scenario.
 
+pub mod dossier;
 mod page;
 
 pub use page::{refreshed, text};
@@ -37,6 +38,12 @@ pub struct GateResult {
     pub runs: (usize, usize),
     /// Whether the scenario states that the gate is missed.
     pub known: bool,
+    /// Whether each case is its own reference, so that the gate does not apply.
+    pub is_reference: bool,
+    /// Where the requirement is from.
+    pub source: String,
+    /// The reason for the limits.
+    pub note: Option<String>,
 }
 
 impl GateResult {
@@ -46,6 +53,7 @@ impl GateResult {
         let (done, all) = self.runs;
         let so_far = if done < all { format!(" so far, {done} of {all} runs") } else { String::new() };
         match (self.holds, self.cases) {
+            _ if self.is_reference => "not applicable".to_owned(),
             (None, (0, _)) => "not run".to_owned(),
             (None, _) => format!("no limit{so_far}"),
             (Some(true), _) => format!("held{so_far}"),
@@ -63,11 +71,32 @@ impl GateResult {
 
 /// Judges the gates of the scenario whose results these are, in the order of the file.
 pub fn judge(directory: &Path) -> Result<Vec<GateResult>> {
+    let (cases, results) = read(directory)?;
+    Ok(gate_results(&cases, &results, None))
+}
+
+/// Judges the gates for each value of a swept key on its own, whatever value a gate's `case` has for it. Returns the
+/// values in the order of the sweep.
+pub fn judge_each(directory: &Path, key: &str) -> Result<Vec<(String, Vec<GateResult>)>> {
+    let (cases, results) = read(directory)?;
+    let mut values: Vec<&String> = Vec::new();
+    for value in cases.iter().filter_map(|case| case.values.get(key)) {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    Ok(values.into_iter().map(|value| (value.clone(), gate_results(&cases, &results, Some((key, value))))).collect())
+}
+
+fn read(directory: &Path) -> Result<(Vec<Case>, Results)> {
     let results = Results::read(directory)?;
-    let source = Source::read(&directory.join("scenario.toml"))?;
-    let cases = source.cases()?;
+    Ok((Source::read(&directory.join("scenario.toml"))?.cases()?, results))
+}
+
+/// Judges the gates in the cases that have the swept value `only`.
+fn gate_results(cases: &[Case], results: &Results, only: Option<(&str, &str)>) -> Vec<GateResult> {
     let gates = cases.first().map_or(0, |case| case.scenario.expected.len());
-    Ok((0..gates).filter_map(|place| gate_result(place, &cases, &results)).collect())
+    (0..gates).filter_map(|place| gate_result(place, cases, results, only)).collect()
 }
 
 /// One case's figure.
@@ -78,9 +107,13 @@ struct Figure<'a> {
     excess: f64,
 }
 
-fn gate_result(place: usize, cases: &[Case], results: &Results) -> Option<GateResult> {
+fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&str, &str)>) -> Option<GateResult> {
     // limits may be swept; the rest is the same in each case
-    let of_case = |case: &Case| case.scenario.expected[place].get_ref().clone();
+    let of_case = |case: &Case| {
+        let mut expected = case.scenario.expected[place].get_ref().clone();
+        expected.case.extend(only.map(|(key, value)| (key.to_owned(), toml::Value::from(value))));
+        expected
+    };
     let expected = of_case(cases.first()?);
     let limits: BTreeMap<&Swept, Gate> = cases
         .iter()
@@ -91,8 +124,8 @@ fn gate_result(place: usize, cases: &[Case], results: &Results) -> Option<GateRe
         })
         .collect();
     let gate = limits.values().next()?.clone();
-    let seeds = |case: &&Case| if limits.contains_key(&case.values) { case.scenario.seeds.len() } else { 0 };
-    let all = cases.iter().map(|case| seeds(&case)).sum();
+    let concerned = || cases.iter().filter(|case| limits.contains_key(&case.values));
+    let all = concerned().map(|case| case.scenario.seeds.len()).sum();
 
     let found = means(&expected, results);
     let done = found.values().map(|(_, seeds)| seeds).sum();
@@ -115,15 +148,19 @@ fn gate_result(place: usize, cases: &[Case], results: &Results) -> Option<GateRe
             .collect(),
     };
     let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0).count();
+    let is_reference = concerned().all(|case| expected.is_own_reference(&case.run(0)));
     let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
     Some(GateResult {
         scenario: results.manifest.scenario.clone(),
         limit: limit_text(&expected, &limits),
         figure: decisive(&of_cases, &gate, &limits, has_limits, found.len()),
-        holds: (has_limits && !found.is_empty()).then_some(beyond == 0),
+        holds: (has_limits && !found.is_empty() && !is_reference).then_some(beyond == 0),
         cases: (if gate.of == Of::Median { of_cases.len() } else { found.len() }, beyond),
         runs: (done, all),
         known: expected.missed,
+        is_reference,
+        source: expected.source,
+        note: expected.note,
         gate: gate.name,
     })
 }

@@ -2,15 +2,14 @@
 
 use super::{GateResult, judge};
 use crate::html::{Cell, Table};
-use crate::markdown::heading;
+use crate::markdown::{heading, replaced};
 use anyhow::{Context, Result};
 use hotcc_lab::plural::counted;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const BEGIN: &str = "<!-- gates: ";
-const BEGIN_END: &str = " -->\n";
 const END: &str = "<!-- end of gates -->\n";
 const COLUMNS: [&str; 5] = ["gate", "limit", "figure", "verdict", "scenario"];
 const VERDICT: usize = 3;
@@ -26,21 +25,29 @@ type Row = Vec<String>;
 /// # Errors
 /// A part has no end, or results cannot be read.
 pub fn refreshed(document: &str, results: &Path) -> Result<String> {
-    let (mut out, mut rest) = (String::new(), document);
-    while let Some((before, after)) = rest.split_once(BEGIN) {
-        let (mark, after) = after.split_once(BEGIN_END).context("a `<!-- gates: NAME BACKEND` is not closed")?;
+    replaced(document, BEGIN, END, |mark, old| {
         let (name, backend) =
             mark.split_once(' ').with_context(|| format!("`{BEGIN}{mark} -->`: expected NAME BACKEND"))?;
-        let (old, after) = after.split_once(END).with_context(|| format!("`{BEGIN}{mark} -->` has no end"))?;
-        let new = part(old, &results_of(name, backend, results)?);
-        out.push_str(&format!("{before}{BEGIN}{mark}{BEGIN_END}{new}{END}"));
-        rest = after;
-    }
-    Ok(out + rest)
+        Ok(part(old, &results_of(name, backend, results)?))
+    })
 }
 
 /// Returns each scenario's gates, and the kernel (or the simulator) that they were run on.
 fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, Vec<GateResult>)>> {
+    let of_directory = |directory: PathBuf| {
+        let gates = judge(&directory).with_context(|| directory.display().to_string())?;
+        Ok((name_of(&directory), gates))
+    };
+    directories(name, backend, results).into_iter().map(of_directory).collect()
+}
+
+/// Returns the name of the kernel (or the simulator) whose results a directory contains.
+pub(super) fn name_of(directory: &Path) -> String {
+    directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns the directories `results/NAME-.../BACKEND...`: one for each scenario with results.
+pub(super) fn directories(name: &str, backend: &str, results: &Path) -> Vec<PathBuf> {
     let below = |path: &Path, prefix: &str| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let mut found: Vec<_> = entries
@@ -50,17 +57,11 @@ fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, 
         found.sort();
         found
     };
-    let mut all = Vec::new();
     // results that were moved away when their scenario changed are in a directory with a number: crest-loss.1
-    for scenario in below(results, &format!("{name}-")).into_iter().filter(|path| path.extension().is_none()) {
-        let Some(directory) = below(&scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists())
-        else {
-            continue;
-        };
-        let kernel = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        all.push((kernel, judge(&directory).with_context(|| directory.display().to_string())?));
-    }
-    Ok(all)
+    let scenarios = below(results, &format!("{name}-")).into_iter().filter(|path| path.extension().is_none());
+    let latest =
+        |scenario: PathBuf| below(&scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists());
+    scenarios.filter_map(latest).collect()
 }
 
 fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {

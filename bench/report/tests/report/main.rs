@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper that panics fails its test, as it should")]
 
 mod browser;
+mod dossier;
 mod figures;
 mod fixture;
 mod gates;
