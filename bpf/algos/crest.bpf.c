@@ -365,20 +365,29 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	pace(sk, f);
 }
 
+static __always_inline bool slice_is_over(const struct tcp_sock *tp, const struct crest *f,
+					  const struct rate_sample *rs, u32 elapsed_us)
+{
+	u32 rtt_us = f->base_us ? min(f->base_us, f->slice_rtt_us) : f->slice_rtt_us;
+
+	return rtt_us && elapsed_us >= rtt_us / 4 && rs->delivered > 0 && rs->rtt_us > 0 && !rs->is_retrans &&
+	       (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS || elapsed_us >= rtt_us);
+}
+
 /* -- Events -- */
 
 CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest *f = flow_state(sk);
-	u32 elapsed_us = (u32)tp->tcp_mstamp - f->slice_start_us, acked = min(rs->acked_sacked, ACKED_MAX), rtt_us, w;
+	u32 elapsed_us = (u32)tp->tcp_mstamp - f->slice_start_us, acked = min(rs->acked_sacked, ACKED_MAX), w;
 
 	least_rtt(&f->slice_rtt_us, rs->rtt_us > 0 ? min(rs->rtt_us, (long)RTT_MAX_US) : 0);
-	if (f->phase == START && !rs->is_app_limited)
+	/* not is_app_limited: the kernel sets it for the first flight, before which there was nothing to send */
+	if (f->phase == START && tcp_is_limited_by(tp, tp->snd_cwnd, TCP_INFINITE_SSTHRESH))
 		start_grow(sk, f, acked);
-	rtt_us = f->base_us ? min(f->base_us, f->slice_rtt_us) : f->slice_rtt_us;
-	if (rtt_us && elapsed_us >= max((u32)SLICE_MIN_US, rtt_us / 4) && rs->delivered > 0 && rs->rtt_us > 0 &&
-	    !rs->is_retrans && (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS || elapsed_us >= rtt_us))
+	/* most ACKs end no slice: the time comes first */
+	if (elapsed_us >= SLICE_MIN_US && slice_is_over(tp, f, rs, elapsed_us))
 		slice_end(sk, f, rs, elapsed_us);
 	w = f->window / SEGMENT;
 	if (w > tp->snd_cwnd) /* after a timeout or a probe, W grows by two segments for each segment that arrives */

@@ -88,6 +88,24 @@ fn the_start_doubles_the_window_and_paces_it_at_five_per_round_trip() {
     assert_eq!(connection.view.pacing_rate, 2_500_000);
 }
 
+/// The kernel calls samples of the first flight limited by the application: there was nothing to send before.
+#[test]
+fn the_first_flight_doubles_the_window_unless_the_application_had_no_more_to_send() {
+    let algo = HostAlgo::load("crest");
+    for (is_cwnd_limited, max_packets_out, doubles) in [(1, 10, true), (0, 10, true), (0, 3, false)] {
+        let mut connection = Connection::new(&algo);
+        connection.view.is_cwnd_limited = is_cwnd_limited;
+        connection.view.max_packets_out = max_packets_out;
+        connection.view.now_us += 40_000;
+        connection.view.delivered += 10;
+        connection.flow.set(&connection.view);
+        let sample = RateSample { acked_sacked: 10, rtt_us: 40_000, is_app_limited: true, ..RateSample::default() };
+        connection.flow.cong_control(&sample);
+        let window = connection.flow.get(&connection.view).snd_cwnd;
+        assert_eq!(window, if doubles { 20 } else { 10 }, "{is_cwnd_limited} {max_packets_out}");
+    }
+}
+
 #[test]
 fn a_flow_that_moves_here_takes_the_least_rtt_that_the_kernel_saw() {
     let algo = HostAlgo::load("crest");
