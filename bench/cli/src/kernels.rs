@@ -51,7 +51,7 @@ impl Selection {
     fn selectors(self) -> Vec<Selector> {
         let generic = |selector: Selector| match selector.wanted {
             Wanted::Release(_) => selector,
-            wanted => Selector { wanted, flavour: Flavour::Generic },
+            _ => Selector { flavour: Flavour::Generic, ..selector },
         };
         if !self.generic {
             self.selectors
