@@ -129,6 +129,7 @@ fn obey_job(line: &mut File) -> Result<()> {
                 say(line, &Message::Row(matrix::row(subject, next, bytes)))?;
             }
             say(line, &Message::Row(matrix::policy_row(bytes)))?;
+            say(line, &Message::Row(matrix::receivers_row(bytes)))?;
         }
     }
     Ok(())

@@ -53,6 +53,9 @@ impl Drop for Processor {
     }
 }
 
+/// The kernels for arm64 on which hotcc is tested. Their guests need the programs of `just build-arm64`.
+pub const ARM64_KERNELS: [&str; 3] = ["6.1-arm64", "6.12-arm64", "newest-arm64"];
+
 /// Returns a stock kernel for the lab. Returns `None`, and reports the test as skipped, if the kernel cannot be booted
 /// or downloaded.
 pub fn stock_kernel(test: &str, name: &str) -> Option<Kernel> {
