@@ -2,8 +2,7 @@
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::cost::{self, REFERENCE};
-
-const KERNEL: &str = "6.12";
+use hotcc_testbed::soak;
 
 /// Each algorithm's name, and its maximum cost as a multiple of the reference program (the kernel's CUBIC
 /// called from BPF).
@@ -21,8 +20,18 @@ const BOUNDS: [(&str, f64); 9] = [
 
 #[test]
 fn costs_per_ack_are_within_bounds_and_reproducible() {
-    const NAME: &str = "costs_per_ack_are_within_bounds_and_reproducible";
-    let Some(kernel) = stock_kernel(NAME, KERNEL) else { return };
+    are_within_bounds_and_reproducible("6.12", "costs_per_ack_are_within_bounds_and_reproducible");
+}
+
+#[test]
+#[ignore = "needs `just build-arm64`, and takes minutes: just soak"]
+fn costs_per_ack_on_arm64_are_within_the_same_bounds_and_reproducible() {
+    const NAME: &str = "costs_per_ack_on_arm64_are_within_the_same_bounds_and_reproducible";
+    are_within_bounds_and_reproducible("6.12-arm64", NAME);
+}
+
+fn are_within_bounds_and_reproducible(kernel: &str, test: &str) {
+    let Some(kernel) = stock_kernel(test, kernel) else { return };
     let _processor = Processor::take();
     let counted = |only: &[String]| cost::run(&kernel, only, None, &mut |line| eprintln!("{line}")).unwrap();
     let costs = counted(&[]);
@@ -46,4 +55,7 @@ fn costs_per_ack_are_within_bounds_and_reproducible() {
         );
         assert!(ratio <= *max_ratio, "{}: {ratio:.2} of the reference per ACK, at most {max_ratio}", object.name);
     }
+    let figures: Vec<String> =
+        costs.algorithms.iter().map(|cost| format!("{} {:.0}", cost.name, cost.instructions_per_ack)).collect();
+    soak::report(&format!("{}: instructions per ACK: {}", costs.kernel, figures.join(", ")));
 }
