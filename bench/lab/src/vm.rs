@@ -112,7 +112,8 @@ impl Machine {
         let words = words.chain("-nodefaults -display none -monitor none -no-reboot -smp 1 -append".split(' '));
         let (console, board) = match self.kernel.architecture() {
             Architecture::Amd64 => ("ttyS0", &[][..]),
-            Architecture::Arm64 => ("ttyAMA0", &["-machine", "virt"][..]),
+            // without randomness from the host: two runs are the same
+            Architecture::Arm64 => ("ttyAMA0", &["-machine", "virt,dtb-randomness=off"][..]),
         };
         let kernel_arguments = format!("console={console} {KERNEL_ARGUMENTS}");
         let memory = format!("{}M", self.memory_mib);
