@@ -55,9 +55,11 @@ impl Clock {
     /// Returns the processor model for a guest with this kernel, in QEMU's notation.
     ///
     /// For arm64, it is a server's processor with atomic instructions, whose clock ticks every nanosecond. QEMU's `max`
-    /// would also authenticate pointers, which takes the host long, and draw random numbers. For x86-64, the model has no cmpxchg16b unless the kernel needs it. QEMU up to 7.2 computes its flags from a stale operand.
-    /// If an interrupt follows immediately (icount causes this repeatedly at the same point of a run), it then returns
-    /// with the trap flag set, and the kernel panics.
+    /// would also authenticate pointers, which takes the host long, and draw random numbers.
+    ///
+    /// For x86-64, the model has no cmpxchg16b unless the kernel needs it. QEMU up to 7.2 computes its flags from a
+    /// stale operand. If an interrupt follows immediately (icount causes this repeatedly at the same point of a run),
+    /// it then returns with the trap flag set, and the kernel panics.
     fn model(self, release: &str) -> &'static str {
         if self != Self::RealKvm && Architecture::of(release) == Some(Architecture::Arm64) {
             return "neoverse-n1,cntfrq=1000000000";
