@@ -83,6 +83,10 @@ canary-flows: build
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}
 
+# Build what guests for arm64 run, so that kernels such as 6.12-arm64 can be used: just matrix 6.12-arm64
+build-arm64:
+    bench/arm64.sh
+
 # Count the instructions that algorithms take for each ACK, in a virtual machine (default: Linux 6.12).
 cost *args: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- cost {{ args }}

@@ -5,6 +5,7 @@
  */
 #pragma once
 #include <hotcc/kernel.h>
+#include <hotcc/struct_ops.h>
 
 #define CUBIC_STATE_SIZE 64
 
@@ -27,6 +28,13 @@ struct bictcp {
 	u32 curr_rtt; /* tcp_bic's structure of the same name lacks this field */
 } __core;
 
-/* The loader knows the result, so the verifier removes the other branch. */
+struct cpuinfo_x86 {
+	u8 x86;
+} __core;
+
+/* The loader knows the results of these checks, so the verifier removes the other branch. */
 #define CUBIC_FITS() \
 	(core_field_exists(struct bictcp, curr_rtt) && core_type_size(struct bictcp, curr_rtt) <= CUBIC_STATE_SIZE)
+/* Before 6.10, the verifier refuses calls to CUBIC's functions, except on x86. */
+#define CUBIC_MAY_BE_CALLED() (core_field_exists(struct cpuinfo_x86, x86) || CONG_CONTROL_TAKES_ACK())
+#define CUBIC_SERVES() (CUBIC_MAY_BE_CALLED() && CUBIC_FITS())

@@ -323,7 +323,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_init, struct sock *sk)
 
 	__builtin_memset(f, 0, sizeof(*f));
 	f->round_end = tcp_sk(sk)->snd_nxt; /* a round that ends at 0 could last 2 GB */
-	if (CUBIC_FITS())
+	if (CUBIC_SERVES())
 		cubictcp_init(sk);
 	else
 		f->flags = NO_DELEGATE;
@@ -366,12 +366,12 @@ static __noinline void follow_pep(struct sock *sk)
 
 SEC("struct_ops") void BPF_PROG(mdcubic_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	if (nothing_but_cubic(sk) && !pep_is_possible(sk)) {
+	if (CUBIC_MAY_BE_CALLED() && nothing_but_cubic(sk) && !pep_is_possible(sk)) {
 		cubictcp_acked(sk, sample);
 		return;
 	}
 	follow_pep(sk);
-	if (!(state_word(sk) & (u64)(PEP_CLOCKED | NO_DELEGATE) << FLAGS_BIT))
+	if (CUBIC_MAY_BE_CALLED() && !(state_word(sk) & (u64)(PEP_CLOCKED | NO_DELEGATE) << FLAGS_BIT))
 		cubictcp_acked(sk, sample);
 }
 
@@ -386,7 +386,7 @@ static __noinline void grow_beside_pep(struct sock *sk, u32 ack, u32 acked)
 
 SEC("struct_ops") void BPF_PROG(mdcubic_cong_avoid, struct sock *sk, u32 ack, u32 acked)
 {
-	if (nothing_but_cubic(sk))
+	if (CUBIC_MAY_BE_CALLED() && nothing_but_cubic(sk))
 		cubictcp_cong_avoid(sk, ack, acked);
 	else
 		grow_beside_pep(sk, ack, acked);
@@ -442,7 +442,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_set_state, struct sock *sk, u8 new_state
 		end_reduction_by_timeout(sk, f, f->prior_window);
 		mapped_account_timeout(sk);
 	}
-	if (CUBIC_FITS())
+	if (CUBIC_SERVES())
 		cubictcp_state(sk, new_state);
 	if (new_state == TCP_CA_Loss) {
 		f->prior_window = domain1_window(f, f->prior_window);
@@ -459,13 +459,13 @@ SEC("struct_ops") void BPF_PROG(mdcubic_cwnd_event, struct sock *sk, enum tcp_ca
 		end_reduction(sk, f);
 	else if (event == CA_EVENT_LOSS)
 		end_reduction_by_timeout(sk, f, tcp_sk(sk)->snd_cwnd);
-	else if (event == CA_EVENT_TX_START && CUBIC_FITS() && CUBIC_TAKES_EVENTS())
+	else if (event == CA_EVENT_TX_START && CUBIC_SERVES() && CUBIC_TAKES_EVENTS())
 		cubictcp_cwnd_event(sk, event);
 }
 
 SEC("struct_ops") void BPF_PROG(mdcubic_tx_start, struct sock *sk)
 {
-	if (CUBIC_FITS())
+	if (CUBIC_SERVES())
 		cubictcp_cwnd_event_tx_start(sk);
 }
 

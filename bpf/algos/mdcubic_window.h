@@ -21,7 +21,7 @@ enum mdcubic_flag {
 	PEP_CLOCKED = 1 << 1,	     /* and it is W's clock */
 	TAKEN_FOR_DOMAIN_2 = 1 << 2, /* the running reduction is attributed to domain 2 */
 	FALLEN_BACK = 1 << 3,	     /* the client was ahead of the PEP for an RTT */
-	NO_DELEGATE = 1 << 7,	     /* this kernel's CUBIC needs more room: Reno */
+	NO_DELEGATE = 1 << 7,	     /* this kernel's CUBIC needs more room, or may not be called: Reno */
 	/* the high byte: of no concern to plain CUBIC */
 	CLIENT_AHEAD = 1 << 8, /* of the PEP, since behind_since_us */
 	REDUCING = 1 << 9,     /* ssthresh is a reduction's, and includes D2 */
@@ -34,7 +34,7 @@ struct mdcubic {
 	u32 d2_segments FIELD("segments", "D2, the part of W that is beyond the PEP");
 	u16 events FIELD("", "domain 2 losses in this round");
 	u16 flags FIELD("", "1: a record is used, 2: PEP-clocked, 4: reduction taken for domain 2's, 8: fallen back, "
-			    "128: Reno in CUBIC's place, whose state has no room here, 256: client ahead of the PEP, "
+			    "128: Reno in CUBIC's place, which does not serve here, 256: client ahead of the PEP, "
 			    "512: a reduction goes on, 1024: it was undone, 2048: a long queue of domain 2 dropped "
 			    "something");
 
@@ -51,10 +51,10 @@ struct mdcubic {
 };
 FLOW_STATE(struct mdcubic);
 
-/* The delegate; Reno if CUBIC's state does not fit. */
+/* The delegate; Reno if CUBIC's state does not fit, or if BPF may not call CUBIC. */
 static __always_inline void delegate_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 {
-	if (CUBIC_FITS())
+	if (CUBIC_SERVES())
 		cubictcp_cong_avoid(sk, ack, acked);
 	else
 		tcp_reno_cong_avoid(sk, ack, acked);
@@ -62,7 +62,7 @@ static __always_inline void delegate_cong_avoid(struct sock *sk, u32 ack, u32 ac
 
 static __always_inline u32 delegate_ssthresh(struct sock *sk)
 {
-	return CUBIC_FITS() ? cubictcp_recalc_ssthresh(sk) : tcp_reno_ssthresh(sk);
+	return CUBIC_SERVES() ? cubictcp_recalc_ssthresh(sk) : tcp_reno_ssthresh(sk);
 }
 
 /* -- Clock: II.C -- */

@@ -206,6 +206,7 @@ SEC("tp_btf/softirq_exit") int BPF_PROG(probe_softirq_exit, u64 vector)
 	return update_idle_time();
 }
 
+/* On arm64, user space attaches this program and the next one to irq_handler_entry and irq_handler_exit. */
 SEC("tp_btf/local_timer_entry") int BPF_PROG(probe_timer_entry, u64 vector)
 {
 	if (lab.has_background)

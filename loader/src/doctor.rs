@@ -8,8 +8,8 @@ use hotcc_abi::pins;
 use hotcc_host::bpffs::{self, HOW_TO_MOUNT};
 use hotcc_host::error::Kind;
 use hotcc_host::netlink;
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Func, Struct, Typedef};
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr, Struct, Typedef};
+use libbpf_rs::btf::{Btf, ReferencesType};
 use libbpf_rs::{MapType, ProgramType};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
@@ -186,6 +186,7 @@ fn kernel_findings() -> Vec<Finding> {
                 .all(|f| has_function(f)),
             "TCP's congestion control functions",
         )),
+        cubic_finding(btf.as_ref().is_ok_and(lets_bpf_call_cubic)),
         wanted(
             "struct_ops links",
             "since 6.4; without them, no algorithm is registered under the name for a moment during a swap",
@@ -212,6 +213,24 @@ fn kernel_findings() -> Vec<Finding> {
         wanted("LPM trie", "since 4.11; radio readings and path changes need it", "")
             .found(as_root(MapType::LpmTrie.is_supported(), "lpm_trie maps")),
     ]
+}
+
+/// Returns whether BPF may call CUBIC's functions: on x86, and on other machines since 6.10, which also gave
+/// `cong_control` four arguments. `mdcubic` goes by the same types.
+fn lets_bpf_call_cubic(btf: &Btf<'_>) -> bool {
+    let arguments = || {
+        let operations = btf.type_by_name::<Struct<'_>>("tcp_congestion_ops")?;
+        let member = operations.iter().find(|m| m.name.is_some_and(|name| name == "cong_control"))?;
+        let function: FuncProto<'_> = btf.type_by_id::<Ptr<'_>>(member.ty)?.referenced_type().try_into().ok()?;
+        Some(function.len())
+    };
+    btf.type_by_name::<Struct<'_>>("cpuinfo_x86").is_some() || arguments() == Some(4)
+}
+
+fn cubic_finding(may_be_called: bool) -> Finding {
+    let result = if may_be_called { Ok("BPF may call its functions") } else { Err("BPF may not call its functions") };
+    wanted("CUBIC for BPF", "since 6.10 except on x86-64; without it, mdcubic has Reno in CUBIC's place", "")
+        .found(result.map(str::to_owned).map_err(str::to_owned))
 }
 
 fn bpffs_finding() -> Finding {
@@ -352,6 +371,19 @@ mod tests {
             let report = report(findings);
             assert_eq!((&*report.verdict(), report.exit_code()), (verdict, code));
         }
+    }
+
+    #[test]
+    fn a_kernel_whose_cubic_bpf_may_not_call_is_limited_but_loads_algorithms() {
+        let report = |may_be_called| Report {
+            kernel: String::new(),
+            machine: String::new(),
+            findings: vec![cubic_finding(may_be_called)],
+        };
+        assert_eq!(report(true).verdict(), "everything works here");
+        let without = report(false);
+        let verdict = "algorithms load; 1 feature is limited: CUBIC for BPF";
+        assert_eq!((without.verdict().as_str(), without.exit_code()), (verdict, 0));
     }
 
     #[test]

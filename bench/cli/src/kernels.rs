@@ -39,7 +39,8 @@ enum Action {
 
 #[derive(Args, Debug)]
 struct Selection {
-    /// A suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a full release
+    /// A suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a full release;
+    /// `6.12-arm64` is for arm64
     #[arg(value_name = "SELECTOR")]
     selectors: Vec<Selector>,
     /// Kernels for physical machines, with wireless and 9p, instead of the smaller ones for virtual machines
@@ -51,7 +52,7 @@ impl Selection {
     fn selectors(self) -> Vec<Selector> {
         let generic = |selector: Selector| match selector.wanted {
             Wanted::Release(_) => selector,
-            wanted => Selector { wanted, flavour: Flavour::Generic },
+            _ => Selector { flavour: Flavour::Generic, ..selector },
         };
         if !self.generic {
             self.selectors

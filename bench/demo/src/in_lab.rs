@@ -7,7 +7,7 @@ use super::report::{Report, Row};
 use super::tools::Say;
 use super::unfit::Unfit;
 use anyhow::{Context, Result};
-use hotcc_kernels::{Kernel, Progress, Selector};
+use hotcc_kernels::{Architecture, Kernel, Progress, Selector};
 use hotcc_lab::results::{FlowSummary, RunSummary};
 use hotcc_lab::run::{self, Backend, Lab};
 use hotcc_lab::scenario::{Scenario, Source};
@@ -89,7 +89,7 @@ pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Res
 
 /// Returns the kernel to boot, after checking that the lab can run.
 fn ready(say: Say) -> Result<Kernel> {
-    vm::qemu_version()?;
+    vm::qemu_version(Architecture::Amd64)?;
     programs::companion_binary("hotcc-guest")?;
     let selector: Selector = DEFAULT_KERNEL.parse()?;
     let mut downloading = false;

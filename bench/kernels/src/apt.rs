@@ -7,7 +7,7 @@ use super::error::{Error, OnFile, Result};
 use super::mirror::Mirror;
 use super::package::{self, Package};
 use super::program::Program;
-use super::selector::Suite;
+use super::selector::{Architecture, Suite};
 use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const DISTRUST: [&str; 9] = [
     "is not valid yet",
 ];
 
-/// Apt with its own state, for one suite on one mirror.
+/// Apt with its own state, for one suite and architecture on one mirror.
 #[derive(Debug)]
 pub(super) struct Apt {
     suite: Suite,
@@ -38,7 +38,7 @@ pub(super) struct Apt {
 
 impl Apt {
     /// Uses `directory` for its state; an existing state is used again.
-    pub(super) fn new(directory: &Path, mirror: &Mirror, suite: Suite) -> Result<Self> {
+    pub(super) fn new(directory: &Path, mirror: &Mirror, suite: Suite, architecture: Architecture) -> Result<Self> {
         let plain = directory.to_str().filter(|path| !path.contains(['"', '\\', '\n']));
         let Some(plain) = plain else {
             let tried = format!("cannot use apt in {directory:?}");
@@ -57,8 +57,8 @@ impl Apt {
             fs::write(&path, text).on_file("cannot write", &path)?;
             Ok(path)
         };
-        write("debian.sources", sources(mirror, suite))?;
-        Ok(Self { suite, configuration: write("apt.conf", configuration(plain))? })
+        write("debian.sources", sources(mirror, suite, architecture))?;
+        Ok(Self { suite, configuration: write("apt.conf", configuration(plain, architecture))? })
     }
 
     fn apt_get(&self) -> Program {
@@ -125,11 +125,12 @@ fn bytes_in(directory: &Path) -> u64 {
     entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-fn sources(mirror: &Mirror, suite: Suite) -> String {
+fn sources(mirror: &Mirror, suite: Suite, architecture: Architecture) -> String {
+    let architecture = architecture.name();
     let Mirror { uri, signed_by } = mirror;
     let signed_by = signed_by.as_ref().map(|keys| format!("Signed-By: {keys}\n")).unwrap_or_default();
     format!(
-        "Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: main\nArchitectures: amd64\nTargets: Packages\n\
+        "Types: deb\nURIs: {uri}\nSuites: {suite}\nComponents: main\nArchitectures: {architecture}\nTargets: Packages\n\
          PDiffs: no\n{signed_by}"
     )
 }
@@ -137,15 +138,16 @@ fn sources(mirror: &Mirror, suite: Suite) -> String {
 /// Returns a configuration that apt reads after this machine's own. It replaces every setting that would reach outside
 /// `directory` or run hooks. As root, apt would change to its own user, which may not enter root's cache:
 /// `Sandbox::User` prevents that.
-fn configuration(directory: &str) -> String {
+fn configuration(directory: &str, architecture: Architecture) -> String {
+    let architecture = architecture.name();
     format!(
         r##"#clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 #clear APT::Architectures;
 #clear Acquire::Languages;
-APT::Architecture "amd64";
-APT::Architectures {{ "amd64"; }};
+APT::Architecture "{architecture}";
+APT::Architectures {{ "{architecture}"; }};
 APT::Default-Release "";
 APT::Sandbox::User "root";
 APT::Update::Error-Mode "any";
@@ -193,8 +195,8 @@ mod tests {
     #[test]
     fn names_keys_only_where_they_are_known() {
         let mut mirror = Mirror { uri: "http://one.example/debian".into(), signed_by: None };
-        assert!(!sources(&mirror, Suite::Sid).contains("Signed-By"));
+        assert!(!sources(&mirror, Suite::Sid, Architecture::Arm64).contains("Signed-By"));
         mirror.signed_by = Some("\n -----BEGIN\n .".into());
-        assert!(sources(&mirror, Suite::Sid).ends_with("Signed-By: \n -----BEGIN\n .\n"));
+        assert!(sources(&mirror, Suite::Sid, Architecture::Arm64).ends_with("Signed-By: \n -----BEGIN\n .\n"));
     }
 }

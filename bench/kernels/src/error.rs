@@ -11,7 +11,8 @@ pub enum Error {
     /// The text does not name a kernel.
     #[error(
         "unknown kernel `{0}`: expected a suite (bookworm, trixie, trixie-backports, sid), a series (6.12), `newest`, or a \
-         full release (6.12.1+deb13-cloud-amd64); append -generic to one of the first three for physical machines"
+         full release (6.12.1+deb13-cloud-amd64); append to one of the first three -generic for physical machines, -arm64 \
+         for 64-bit ARM"
     )]
     Selector(String),
     /// Apt's configuration names no Debian mirror.

@@ -27,7 +27,7 @@ mod version;
 pub use error::{Error, Result};
 pub use mirror::Mirror;
 pub use package::{Deb, Package};
-pub use selector::{Flavour, Selector, Suite, Wanted, series};
+pub use selector::{Architecture, Flavour, Selector, Suite, Wanted, series};
 pub use store::{Store, cache_directory};
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,12 @@ impl Kernel {
             dir,
             manifest,
         }
+    }
+
+    /// Returns the architecture of the machines that it runs on.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        self.manifest.package.architecture()
     }
 
     /// Compares the image with the checksum that it had when it was unpacked.

@@ -6,7 +6,7 @@
 //! not kernels.
 
 use super::error::{Error, Result};
-use super::selector::{Suite, release_in};
+use super::selector::{Architecture, Suite, release_in};
 use super::version;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -30,6 +30,12 @@ pub struct Package {
 }
 
 impl Package {
+    /// Returns the architecture, with which the release ends.
+    #[must_use]
+    pub fn architecture(&self) -> Architecture {
+        Architecture::of(&self.release).unwrap_or_default()
+    }
+
     /// Returns the number of bytes to download.
     #[must_use]
     pub fn size(&self) -> u64 {

@@ -45,6 +45,42 @@ impl FromStr for Suite {
     }
 }
 
+/// A processor architecture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Architecture {
+    /// x86-64.
+    #[default]
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+impl Architecture {
+    const ALL: [Self; 2] = [Self::Amd64, Self::Arm64];
+
+    /// Returns Debian's name of the architecture, with which its releases end.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Amd64 => "amd64",
+            Self::Arm64 => "arm64",
+        }
+    }
+
+    /// Splits the architecture off the end of a release or selector.
+    fn split(text: &str) -> Option<(&str, Self)> {
+        let split =
+            |architecture: Self| Some((text.strip_suffix(architecture.name())?.strip_suffix('-')?, architecture));
+        Self::ALL.into_iter().find_map(split)
+    }
+
+    /// Returns the architecture of a release.
+    #[must_use]
+    pub fn of(release: &str) -> Option<Self> {
+        Self::split(release).map(|(_, architecture)| architecture)
+    }
+}
+
 /// The machines that a kernel was configured for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Flavour {
@@ -58,7 +94,7 @@ pub enum Flavour {
 impl Flavour {
     /// Returns the flavour that a release's name ends with. A generic release must not end like a cloud release.
     fn of(release: &str) -> Option<Self> {
-        let stem = release.strip_suffix("-amd64")?;
+        let (stem, _) = Architecture::split(release)?;
         if stem.ends_with("-cloud") {
             return Some(Self::Cloud);
         }
@@ -81,7 +117,7 @@ pub enum Wanted {
     Release(String),
 }
 
-/// A kernel as a user names it; parsed from and displayed as `trixie`, `6.12`, `newest`, `6.12-generic`,
+/// A kernel as a user names it; parsed from and displayed as `trixie`, `6.12`, `newest`, `6.12-generic`, `6.12-arm64`,
 /// `6.12.107+deb13-cloud-amd64`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
@@ -89,14 +125,16 @@ pub struct Selector {
     pub wanted: Wanted,
     /// The flavour.
     pub flavour: Flavour,
+    /// The architecture.
+    pub architecture: Architecture,
 }
 
 impl Selector {
-    /// Returns selectors of the kernels that hotcc supports, oldest first.
+    /// Returns selectors of the kernels for x86-64 that hotcc supports, oldest first.
     #[must_use]
     pub fn supported() -> Vec<Self> {
         [Wanted::Suite(Suite::Bookworm), Wanted::Suite(Suite::Trixie), Wanted::Series(6, 18), Wanted::Newest]
-            .map(|wanted| Self { wanted, flavour: Flavour::Cloud })
+            .map(|wanted| Self { wanted, flavour: Flavour::Cloud, architecture: Architecture::Amd64 })
             .into()
     }
 
@@ -120,7 +158,7 @@ impl Selector {
             Wanted::Series(major, minor) => series(release) == Some((*major, *minor)),
             Wanted::Release(wanted) => wanted == release,
         };
-        wanted && Flavour::of(release) == Some(self.flavour)
+        wanted && Flavour::of(release) == Some(self.flavour) && Architecture::of(release) == Some(self.architecture)
     }
 }
 
@@ -142,9 +180,11 @@ pub fn series(release: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Returns whether the text is a release, and so may become the name of a directory.
+/// Returns whether the text is a release, and so may become the name of a directory. A release has three numbers;
+/// 6.12-arm64 is a selector.
 fn is_release(text: &str) -> bool {
     series(text).is_some()
+        && text.matches('.').count() > 1
         && Flavour::of(text).is_some()
         && text.chars().all(|c| c.is_ascii_alphanumeric() || ".+~-".contains(c))
 }
@@ -163,7 +203,10 @@ impl fmt::Display for Selector {
             Wanted::Series(major, minor) => write!(f, "{major}.{minor}")?,
             Wanted::Release(release) => return f.write_str(release),
         }
-        if self.flavour == Flavour::Generic { f.write_str("-generic") } else { Ok(()) }
+        if self.flavour == Flavour::Generic {
+            f.write_str("-generic")?;
+        }
+        if self.architecture == Architecture::Amd64 { Ok(()) } else { write!(f, "-{}", self.architecture.name()) }
     }
 }
 
@@ -172,18 +215,20 @@ impl FromStr for Selector {
     fn from_str(text: &str) -> Result<Self> {
         if is_release(text) {
             let flavour = Flavour::of(text).unwrap_or_default();
-            return Ok(Self { wanted: Wanted::Release(text.into()), flavour });
+            let architecture = Architecture::of(text).unwrap_or_default();
+            return Ok(Self { wanted: Wanted::Release(text.into()), flavour, architecture });
         }
-        let (stem, flavour) = match text.strip_suffix("-generic") {
+        let (stem, architecture) = Architecture::split(text).unwrap_or((text, Architecture::Amd64));
+        let (stem, flavour) = match stem.strip_suffix("-generic") {
             Some(stem) => (stem, Flavour::Generic),
-            None => (text, Flavour::Cloud),
+            None => (stem, Flavour::Cloud),
         };
         let wanted = match series(stem) {
             _ if stem == "newest" => Wanted::Newest,
             Some((major, minor)) if stem == format!("{major}.{minor}") => Wanted::Series(major, minor),
             _ => Wanted::Suite(stem.parse().map_err(|_| Error::Selector(text.into()))?),
         };
-        Ok(Self { wanted, flavour })
+        Ok(Self { wanted, flavour, architecture })
     }
 }
 
@@ -205,7 +250,10 @@ mod tests {
             "7.1-generic",
             "newest",
             "newest-generic",
+            "6.12-arm64",
+            "trixie-generic-arm64",
             "6.1.0-37-amd64",
+            "6.1.0-37-cloud-arm64",
             "6.12.107+deb13-cloud-amd64",
         ] {
             assert_eq!(selector(text).to_string(), text);
@@ -230,6 +278,9 @@ mod tests {
         assert!(!selector("6.1").accepts("6.1.0-37-amd64", Suite::Bookworm));
         assert!(selector("6.1-generic").accepts("6.1.0-37-amd64", Suite::Bookworm));
         assert!(!selector("6.1-generic").accepts("6.1.0-37-rt-amd64", Suite::Bookworm));
+        assert!(!selector("6.1").accepts("6.1.0-37-cloud-arm64", Suite::Bookworm));
+        assert!(selector("6.1-arm64").accepts("6.1.0-37-cloud-arm64", Suite::Bookworm));
+        assert!(!selector("6.1-arm64").accepts("6.1.0-37-cloud-amd64", Suite::Bookworm));
         assert!(!selector("trixie").accepts("6.18.5+deb13-cloud-amd64", Suite::TrixieBackports));
     }
 

@@ -4,7 +4,7 @@ use super::apt::Apt;
 use super::error::{Error, OnFile, Result};
 use super::mirror::Mirror;
 use super::package::Package;
-use super::selector::{Selector, Suite, Wanted};
+use super::selector::{Architecture, Selector, Suite, Wanted};
 use super::{Kernel, Listed, Manifest, Progress, unpack, version};
 use nix::fcntl::{Flock, FlockArg};
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub struct Store {
     directory: PathBuf,
     mirror: Option<Mirror>,
     /// Indexes, each requested once per process.
-    indexes: Mutex<HashMap<Suite, Index>>,
+    indexes: Mutex<HashMap<(Suite, Architecture), Index>>,
 }
 
 impl Store {
@@ -158,29 +158,36 @@ impl Store {
         Ok(lock)
     }
 
-    fn apt(&self, suite: Suite) -> Result<Apt> {
+    fn apt(&self, suite: Suite, architecture: Architecture) -> Result<Apt> {
         let mirror = match &self.mirror {
             Some(mirror) => mirror.clone(),
             None => Mirror::of_this_machine()?,
         };
-        Apt::new(&self.directory.join(INDEXES).join(suite.name()), &mirror, suite)
+        let state = format!("{suite}-{}", architecture.name());
+        Apt::new(&self.directory.join(INDEXES).join(state), &mirror, suite, architecture)
     }
 
-    fn index(&self, suite: Suite, progress: &mut dyn FnMut(&Progress)) -> Result<Arc<Vec<Package>>> {
+    fn index(
+        &self,
+        suite: Suite,
+        architecture: Architecture,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Arc<Vec<Package>>> {
+        let place = (suite, architecture);
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = indexes.get(&suite) {
+        if let Some(known) = indexes.get(&place) {
             return known.clone().map_err(|why| Error::Unreachable { suite, why });
         }
         progress(&Progress::Index { suite });
         let ask = || {
-            let apt = self.apt(suite)?;
+            let apt = self.apt(suite, architecture)?;
             apt.update()?;
             apt.kernels().map(Arc::new)
         };
         let asked = ask().map_err(|error| error.in_directory(&self.directory));
         match &asked {
-            Ok(index) => drop(indexes.insert(suite, Ok(Arc::clone(index)))),
-            Err(Error::Unreachable { why, .. }) => drop(indexes.insert(suite, Err(why.clone()))),
+            Ok(index) => drop(indexes.insert(place, Ok(Arc::clone(index)))),
+            Err(Error::Unreachable { why, .. }) => drop(indexes.insert(place, Err(why.clone()))),
             Err(_) => {}
         }
         asked
@@ -189,7 +196,7 @@ impl Store {
     /// Returns the matching kernels, from the first suite that has any.
     fn matching(&self, selector: &Selector, progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Package>> {
         for suite in selector.suites() {
-            let index = self.index(suite, progress)?;
+            let index = self.index(suite, selector.architecture, progress)?;
             let fits = |package: &&Package| selector.accepts(&package.release, suite);
             let found: Vec<_> = index.iter().filter(fits).cloned().collect();
             if !found.is_empty() {
@@ -228,7 +235,7 @@ impl Store {
             let [debs, tree, kernel] = ["debs", "tree", "kernel"].map(|name| scratch.path().join(name));
             fs::create_dir(&debs).on_file("cannot create", &debs)?;
             let total = package.size();
-            self.apt(package.suite.parse()?)?.download(package, &debs, &mut |bytes| {
+            self.apt(package.suite.parse()?, package.architecture())?.download(package, &debs, &mut |bytes| {
                 progress(&Progress::Downloading { release: package.release.clone(), bytes, total });
             })?;
             progress(&Progress::Unpacking { release: package.release.clone() });

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail};
 mod canaries;
 mod matrix;
 
+#[cfg(target_arch = "x86_64")]
+use hotcc_lab_guest::job_input;
 use hotcc_lab_guest::stage::Stage;
-use hotcc_lab_guest::{exec, job_input, meter};
+use hotcc_lab_guest::{exec, meter};
 use hotcc_lab_proto::job::{self, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message, RESULTS_PORT};
 use nix::mount::{MsFlags, mount};
 use std::fs::{self, File};
@@ -18,7 +20,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-const RESULTS: &str = "/dev/ttyS1";
+/// The second serial line: on x86-64 of the board, on arm64 on the PCI bus.
+const RESULTS: &str = if cfg!(target_arch = "x86_64") { "/dev/ttyS1" } else { "/dev/ttyS0" };
 /// How long to repeat a command until its output has the expected text, in the guest's time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -68,10 +71,11 @@ fn guest() -> Result<()> {
 fn work(line: &mut File) -> Result<()> {
     load_modules(MODULES_PATH)?;
     run("/bin/ip", &["link", "set", "lo", "up"])?;
+    #[cfg(target_arch = "x86_64")]
     if !Path::new(JOB_PATH).exists() {
         job_input::receive()?;
-        load_modules(JOB_MODULES_PATH)?;
     }
+    load_modules(JOB_MODULES_PATH)?;
     let release = nix::sys::utsname::uname()?.release().to_string_lossy().into_owned();
     say(line, &Message::Booted { release, uptime_s: uptime_s()? })?;
     obey_job(line)
@@ -80,7 +84,7 @@ fn work(line: &mut File) -> Result<()> {
 /// Gives the kernel the same random numbers in each run, immediately. Without a source of randomness, the kernel delays
 /// the first reader by a second, and until then it mixes its pool for every number that it needs itself.
 fn seed_random_numbers() -> Result<()> {
-    /// From `linux/random.h`, on x86.
+    /// From `linux/random.h`, on x86-64 and arm64.
     const RNDADDENTROPY: nix::libc::Ioctl = 0x4008_5203;
     /// `struct rand_pool_info` in `linux/random.h`.
     #[repr(C)]
@@ -125,6 +129,7 @@ fn obey_job(line: &mut File) -> Result<()> {
                 say(line, &Message::Row(matrix::row(subject, next, bytes)))?;
             }
             say(line, &Message::Row(matrix::policy_row(bytes)))?;
+            say(line, &Message::Row(matrix::receivers_row(bytes)))?;
         }
     }
     Ok(())

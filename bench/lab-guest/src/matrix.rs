@@ -2,7 +2,7 @@
 
 use super::run;
 use anyhow::{Context, Result, bail, ensure};
-use hotcc_lab_proto::job::{POLICY_ROW, Row, Step, Subject};
+use hotcc_lab_proto::job::{POLICY_ROW, RECEIVERS_ROW, Row, Step, Subject};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt::TcpCongestion};
 use std::ffi::OsString;
 use std::fs;
@@ -124,6 +124,23 @@ pub fn policy_row(bytes: u64) -> Row {
             Connection::new(None)?.runs(cubic.trim())
         });
     Row { algorithm: POLICY_ROW.to_owned(), steps }
+}
+
+/// Loads each receiver, carries traffic, checks what it has counted, and unloads it.
+pub fn receivers_row(bytes: u64) -> Row {
+    let mut steps = Vec::new();
+    let mut step = |what: &str, work: &mut dyn FnMut() -> Result<()>| try_step(&mut steps, what, work);
+    for (method, counter) in [("arwa", "flows_agreed"), ("drwa", "clamps_set")] {
+        let _ = step(&format!("load {method}"), &mut || hotcc(&["rx", "load", method]))
+            && step(&format!("traffic under {method}"), &mut || {
+                Connection::new(None)?.send(bytes)?;
+                let status: serde_json::Value = serde_json::from_str(&run("/bin/hotcc", &["rx", "status", "--json"])?)?;
+                ensure!(status["counters"][counter].as_u64() > Some(0), "{counter} is 0: {status}");
+                Ok(())
+            })
+            && step(&format!("unload {method}"), &mut || hotcc(&["rx", "unload", method]));
+    }
+    Row { algorithm: RECEIVERS_ROW.to_owned(), steps }
 }
 
 /// A connection over loopback, whose client may choose its congestion control.

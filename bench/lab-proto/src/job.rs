@@ -30,11 +30,14 @@ pub const CANARY_SERVER: &str = "127.0.0.2";
 /// Name of the row of [`Job::Matrix`] that is about policy rules.
 pub const POLICY_ROW: &str = "policy";
 
+/// Name of the row of [`Job::Matrix`] that is about receivers.
+pub const RECEIVERS_ROW: &str = "receivers";
+
 /// The guest's job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Job {
-    /// For each algorithm: load, carry traffic, swap, roll back, unload. Then policy rules.
+    /// For each algorithm: load, carry traffic, swap, roll back, unload. Then policy rules, and receivers.
     Matrix {
         /// Objects to load; each is swapped for the next one.
         subjects: Vec<Subject>,

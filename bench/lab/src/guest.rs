@@ -1,13 +1,13 @@
 //! The parts of a guest: its agent, which is the first process, commands, modules, and its job.
 
 use crate::image::Image;
+use crate::programs;
 use crate::snapshots::Initramfs;
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result};
-use hotcc_kernels::{Kernel, module_closure};
+use hotcc_kernels::{Architecture, Kernel, module_closure};
 use hotcc_lab_proto::job::{AGENT_PATH, JOB_MODULES_PATH, JOB_PATH, Job, MODULES_PATH, Message};
 use hotcc_lab_proto::plan::Plan;
-use hotcc_testbed::programs::{companion_binary, system_program};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Fills the image of a guest that finds its job when it boots. Modules that are built into the kernel are left out.
 pub fn build_initramfs(image: &mut Image, kernel: &Kernel, modules: &[&str], job: &Job) -> Result<()> {
-    add_programs(image)?;
+    let architecture = kernel.architecture();
+    add_programs(image, architecture)?;
     if matches!(job, Job::Matrix { .. } | Job::Canaries { .. }) {
-        image.program("/bin/hotcc", &companion_binary("hotcc")?)?;
+        image.program("/bin/hotcc", &programs::ours(architecture, "hotcc")?)?;
     }
     image.file(JOB_PATH, 0o644, serde_json::to_vec(job)?);
     add_modules(image, MODULES_PATH, &module_closure(kernel, modules)?)
@@ -91,9 +92,9 @@ fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initr
         return Ok(Arc::clone(initramfs));
     }
     let mut image = Image::default();
-    add_programs(&mut image)?;
+    add_programs(&mut image, kernel.architecture())?;
     if agent {
-        image.program(AGENT_PATH, &companion_binary("pep-agent")?)?;
+        image.program(AGENT_PATH, &programs::ours(kernel.architecture(), "pep-agent")?)?;
     }
     add_modules(&mut image, MODULES_PATH, &module_closure(kernel, modules)?)?;
     let initramfs = Arc::new(Initramfs::of(&image)?);
@@ -102,10 +103,10 @@ fn initramfs(kernel: &Kernel, modules: &[&str], agent: bool) -> Result<Arc<Initr
 }
 
 /// Adds the programs of every guest.
-fn add_programs(image: &mut Image) -> Result<()> {
-    image.program("/init", &companion_binary("hotcc-guest")?)?;
+fn add_programs(image: &mut Image, architecture: Architecture) -> Result<()> {
+    image.program("/init", &programs::ours(architecture, "hotcc-guest")?)?;
     for name in ["ip", "tc"] {
-        image.program(format!("/bin/{name}"), &system_program(name)?)?;
+        image.program(format!("/bin/{name}"), &programs::system(architecture, name)?)?;
     }
     Ok(())
 }

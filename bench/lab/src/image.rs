@@ -1,6 +1,7 @@
 //! The guest's file system: an initramfs with a few of this machine's programs and the libraries they need.
 
-use anyhow::{Context, Result, bail};
+use crate::programs::libraries;
+use anyhow::{Context, Result};
 use cpio::newc::Builder;
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,11 +24,11 @@ impl Image {
         self.files.insert(path.into(), (mode, content));
     }
 
-    /// Adds a program of this machine as `path`, and its shared libraries at the paths where it expects them.
+    /// Adds a program as `path`, and its shared libraries at the paths where it expects them.
     pub fn program(&mut self, path: impl Into<PathBuf>, source: &Path) -> Result<()> {
-        for library in libraries(source)? {
+        for (expected, library) in libraries(source)? {
             let content = fs::read(&library).with_context(|| format!("cannot read {}", library.display()))?;
-            self.file(library, 0o755, content);
+            self.file(expected, 0o755, content);
         }
         self.file(path, 0o755, stripped(source)?);
         Ok(())
@@ -68,20 +69,4 @@ fn stripped(program: &Path) -> Result<Vec<u8>> {
     let strip = Command::new("strip").args(["--strip-debug", "-o"]).args([scratch.path(), program]).output();
     let path = if strip.is_ok_and(|done| done.status.success()) { scratch.path() } else { program };
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// Returns the shared libraries of a program, including its loader.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        if String::from_utf8_lossy(&output.stderr).contains("not a dynamic executable") {
-            return Ok(Vec::new());
-        }
-        bail!("ldd {}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
-    }
-    if text.contains("not found") {
-        bail!("{} needs a library that is not installed:\n{text}", program.display());
-    }
-    Ok(text.split_whitespace().filter(|w| w.starts_with('/')).map(PathBuf::from).collect())
 }

@@ -17,6 +17,7 @@ pub mod native;
 pub mod pin_root_guard;
 pub mod planner;
 pub mod plural;
+pub mod programs;
 pub mod qdisc;
 pub mod results;
 pub mod run;

@@ -1,5 +1,5 @@
 //! The kernel matrix: every algorithm is loaded, carries traffic, is swapped, rolled back and unloaded on every kernel,
-//! and policy rules apply to new and open connections.
+//! policy rules apply to new and open connections, and receivers act on connections.
 
 use crate::guest::Boot;
 use crate::image::Image;
@@ -38,7 +38,7 @@ fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Ro
         image.file(path.clone(), 0o644, object.bytes.to_vec());
         subjects.push(Subject { object: path, cc: name.to_owned() });
     }
-    let expected = subjects.len() + 1; // and policy rules
+    let expected = subjects.len() + 2; // and policy rules, and receivers
     let mut rows = Vec::new();
     let boot = Boot { image, kernel, modules: &MODULES, memory_mib: MEMORY_MIB, cpu: None };
     boot.run(&Job::Matrix { subjects, bytes }, |message| {

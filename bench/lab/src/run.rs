@@ -6,6 +6,7 @@ use crate::directory::{ResultDirectory, UNFINISHED, prepare, remove, write};
 use crate::guest::Versatile;
 use crate::native::Native;
 use crate::planner::{Planned, check_plans, plan};
+use crate::programs;
 use crate::results::{Manifest, Results, RunId, RunSummary, sha256};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
@@ -13,10 +14,9 @@ use crate::simulated;
 use crate::snapshots::{self, Snapshots, WaitingGuest};
 use crate::vm::{self, Clock, Machine};
 use anyhow::{Context, Result, bail};
-use hotcc_kernels::Kernel;
+use hotcc_kernels::{Architecture, Kernel};
 use hotcc_lab_proto::job::Message;
 use hotcc_testbed::netlab;
-use hotcc_testbed::programs;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -162,9 +162,13 @@ impl Lab<'_> {
         }
         // this program plans and analyses; the others execute a run
         let mut programs = vec![("hotcc-bench", std::env::current_exe().context("cannot find this program's file")?)];
+        let architecture = match self.backend {
+            Backend::Vm(kernel, _) => kernel.architecture(),
+            _ => Architecture::default(),
+        };
         let backend = match self.backend {
             Backend::Vm(..) => {
-                programs.push(("hotcc-guest", programs::companion_binary("hotcc-guest")?));
+                programs.push(("hotcc-guest", programs::ours(architecture, "hotcc-guest")?));
                 "vm"
             }
             Backend::Native(_) => "native",
@@ -172,7 +176,7 @@ impl Lab<'_> {
         };
         if !matches!(self.backend, Backend::Simulator) {
             for name in ["ip", "tc"] {
-                programs.push((name, programs::system_program(name)?));
+                programs.push((name, programs::system(architecture, name)?));
             }
         }
         for (name, path) in programs {
@@ -182,7 +186,7 @@ impl Lab<'_> {
         let (kernel, kernel_sha256, qemu, cpu) = match self.backend {
             Backend::Vm(kernel, clock) => {
                 let image = sha256(fs::read(&kernel.vmlinuz)?);
-                (kernel.release.clone(), image, vm::qemu_version()?, clock.cpu(&kernel.release))
+                (kernel.release.clone(), image, vm::qemu_version(architecture)?, clock.cpu(&kernel.release))
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
             Backend::Simulator => (simulated::BACKEND.to_owned(), String::new(), String::new(), String::new()),
@@ -294,7 +298,8 @@ fn boot(
         Ok(())
     };
     let guest = WaitingGuest { machine: &machine, initramfs: &initramfs };
-    if clock == Clock::Virtual {
+    // a guest for arm64 cannot stop itself for a snapshot
+    if clock == Clock::Virtual && kernel.architecture() == Architecture::Amd64 {
         Snapshots::of_this_user()?.run(guest, &archive, scratch, say, hear)?;
     } else {
         snapshots::boot(guest, &archive, scratch, hear)?;

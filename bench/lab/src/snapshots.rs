@@ -366,7 +366,7 @@ fn key(guest: WaitingGuest<'_>) -> Result<String> {
         hasher.update(text);
     };
     add(FORMAT.as_bytes());
-    add(vm::qemu_version()?.as_bytes());
+    add(vm::qemu_version(machine.kernel.architecture())?.as_bytes());
     add(&fs::read(vmlinuz).with_context(|| format!("cannot read {}", vmlinuz.display()))?);
     add(&guest.initramfs.sha256);
     add(if machine.results.is_some() { b"results" } else { b"" });

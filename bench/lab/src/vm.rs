@@ -6,7 +6,7 @@ mod state;
 pub use state::{Unusable, resume, save};
 
 use anyhow::{Context, Result};
-use hotcc_kernels::{Kernel, series};
+use hotcc_kernels::{Architecture, Kernel, series};
 use hotcc_lab_proto::job::{Message, RESULTS_PORT};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
@@ -18,7 +18,6 @@ use std::time::Duration;
 /// The kernel that is used by default: the newest kernel of a stable Debian release.
 pub const DEFAULT_KERNEL: &str = "6.12";
 
-const QEMU: &str = "qemu-system-x86_64";
 /// QEMU records, but keeps nothing of the recording: this makes its two threads take turns. Otherwise one thread may
 /// see the processor halt before the other has accounted for the last instructions. Time would then jump by a few
 /// nanoseconds too many, and two runs would diverge after some seconds.
@@ -29,7 +28,7 @@ const VIRTUAL_TIME: &str =
 const NEEDS_CX16: (u32, u32) = (6, 19);
 /// The second line leaves out what takes a guest long and is not needed for measurements: the kernel's tests of its own
 /// cryptography, the names of enumerations in trace events, clearing of memory before use, and statistics on waiting.
-const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 nokaslr random.trust_cpu=off random.trust_bootloader=off \
+const KERNEL_ARGUMENTS: &str = "quiet panic=-1 nokaslr random.trust_cpu=off random.trust_bootloader=off \
     cryptomgr.notests=1 initcall_blacklist=jent_mod_init,trace_eval_init init_on_alloc=0 psi=0";
 
 /// The guest's clock.
@@ -55,10 +54,16 @@ impl Clock {
 
     /// Returns the processor model for a guest with this kernel, in QEMU's notation.
     ///
-    /// The model has no cmpxchg16b unless the kernel needs it. QEMU up to 7.2 computes its flags from a stale operand.
-    /// If an interrupt follows immediately (icount causes this repeatedly at the same point of a run), it then returns
-    /// with the trap flag set, and the kernel panics.
+    /// For arm64, it is a server's processor with atomic instructions, whose clock ticks every nanosecond. QEMU's `max`
+    /// would also authenticate pointers, which takes the host long, and draw random numbers.
+    ///
+    /// For x86-64, the model has no cmpxchg16b unless the kernel needs it. QEMU up to 7.2 computes its flags from a
+    /// stale operand. If an interrupt follows immediately (icount causes this repeatedly at the same point of a run),
+    /// it then returns with the trap flag set, and the kernel panics.
     fn model(self, release: &str) -> &'static str {
+        if self != Self::RealKvm && Architecture::of(release) == Some(Architecture::Arm64) {
+            return "neoverse-n1,cntfrq=1000000000";
+        }
         match (self, series(release) >= Some(NEEDS_CX16)) {
             (Self::Virtual, false) => "max,-rdrand,-rdseed,-cx16",
             (Self::Virtual, true) => "max,-rdrand,-rdseed",
@@ -107,15 +112,31 @@ impl Machine {
         let words = self.clock.flags().split(' ');
         let words = words.chain(["-cpu", self.clock.model(&self.kernel.release)]);
         let words = words.chain("-nodefaults -display none -monitor none -no-reboot -smp 1 -append".split(' '));
+        let (console, board) = match self.kernel.architecture() {
+            Architecture::Amd64 => ("ttyS0", &[][..]),
+            // without randomness from the host: two runs are the same
+            Architecture::Arm64 => ("ttyAMA0", &["-machine", "virt,dtb-randomness=off"][..]),
+        };
+        let kernel_arguments = format!("console={console} {KERNEL_ARGUMENTS}");
         let memory = format!("{}M", self.memory_mib);
-        words.chain([KERNEL_ARGUMENTS, "-m", &memory]).map(str::to_owned).collect()
+        words.chain([&*kernel_arguments, "-m", &memory]).chain(board.iter().copied()).map(str::to_owned).collect()
+    }
+}
+
+/// Returns the name of QEMU for an architecture.
+#[must_use]
+pub fn qemu(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::Amd64 => "qemu-system-x86_64",
+        Architecture::Arm64 => "qemu-system-aarch64",
     }
 }
 
 /// Returns QEMU's version line.
-pub fn qemu_version() -> Result<String> {
-    let output = Command::new(QEMU).arg("--version").output();
-    let output = output.with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?;
+pub fn qemu_version(architecture: Architecture) -> Result<String> {
+    let qemu = qemu(architecture);
+    let output = Command::new(qemu).arg("--version").output();
+    let output = output.with_context(|| format!("cannot run {qemu}; ./setup.sh installs it"))?;
     Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
 }
 
@@ -141,12 +162,18 @@ pub fn run(
 
 /// Returns the QEMU command with the arguments that all machines share.
 fn command(machine: &Machine, scratch: &Path) -> Command {
-    let mut command = Command::new(QEMU);
+    let architecture = machine.kernel.architecture();
+    let mut command = Command::new(qemu(architecture));
     command
         .args(machine.fixed_arguments())
         .arg("-serial")
         .arg(format!("file:{}", process::console(scratch).display()))
-        .args(["-serial", "stdio", "-kernel"])
+        .args(match architecture {
+            Architecture::Amd64 => &["-serial", "stdio"][..],
+            // the board has only one serial line of its own
+            Architecture::Arm64 => &["-chardev", "stdio,id=messages", "-device", "pci-serial,chardev=messages"],
+        })
+        .arg("-kernel")
         .arg(&machine.kernel.vmlinuz);
     if let Some(path) = &machine.results {
         // no ioeventfd: the device answers within the guest's instruction, rather than when another thread handles it

@@ -17,9 +17,13 @@ pub fn companion_binary(name: &str) -> Result<PathBuf> {
 
 /// Returns the path of a program installed on this machine.
 pub fn system_program(name: &str) -> Result<PathBuf> {
-    let directories = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
-    let found = directories.map(|d| Path::new(d).join(name)).into_iter().find(|p| is_executable(p));
+    let found = program_in(["/usr/sbin", "/sbin", "/usr/bin", "/bin"], name);
     found.with_context(|| format!("{name} is not installed; ./setup.sh installs it"))
+}
+
+/// Returns the path of a program in the first of these directories that has it.
+pub fn program_in(directories: impl IntoIterator<Item = impl AsRef<Path>>, name: &str) -> Option<PathBuf> {
+    directories.into_iter().map(|directory| directory.as_ref().join(name)).find(|path| is_executable(path))
 }
 
 /// Returns whether a file is executable.

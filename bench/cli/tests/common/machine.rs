@@ -2,7 +2,7 @@
 //! a run could leave in the running kernel.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use hotcc_kernels::Kernel;
+use hotcc_kernels::{Kernel, Selector};
 use hotcc_lab::vm;
 use hotcc_testbed::kernel::skipped;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -10,7 +10,6 @@ use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Condvar, Mutex};
 
 /// A processor of this machine that is reserved for the calling thread, and for the processes that it starts, as long
@@ -54,14 +53,18 @@ impl Drop for Processor {
     }
 }
 
+/// The kernels for arm64 on which hotcc is tested. Their guests need the programs of `just build-arm64`.
+pub const ARM64_KERNELS: [&str; 3] = ["6.1-arm64", "6.12-arm64", "newest-arm64"];
+
 /// Returns a stock kernel for the lab. Returns `None`, and reports the test as skipped, if the kernel cannot be booted
 /// or downloaded.
 pub fn stock_kernel(test: &str, name: &str) -> Option<Kernel> {
-    if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
-        skipped(test, "no qemu-system-x86_64");
+    let selector: Selector = name.parse().unwrap();
+    if let Err(why) = vm::qemu_version(selector.architecture) {
+        skipped(test, why);
         return None;
     }
-    match hotcc_kernels::ready(&name.parse().unwrap(), &mut |progress| eprintln!("{progress}")) {
+    match hotcc_kernels::ready(&selector, &mut |progress| eprintln!("{progress}")) {
         Ok(kernel) => Some(kernel),
         Err(why) if why.is_offline() => {
             skipped(test, format_args!("no package index reachable: {why}"));

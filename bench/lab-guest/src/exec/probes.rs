@@ -72,6 +72,11 @@ const HAS_BACKGROUND: u64 = 1 << 48;
 const CONNECTION_PROBES: [&str; 2] = ["probe_ack", "probe_retransmission"];
 const BACKGROUND_PROBES: [&str; 4] = ["probe_switch", "probe_softirq_entry", "probe_softirq_exit", "probe_timer_exit"];
 
+/// Programs of the timer's interrupt, and the tracepoints to attach them to on arm64, where the timer has none of its own:
+/// those of all interrupts.
+const ARM64_TRACEPOINTS: [(&str, &str); 2] =
+    [("probe_timer_entry", "irq_handler_entry"), ("probe_timer_exit", "irq_handler_exit")];
+
 /// The attached programs and their maps.
 #[derive(Debug)]
 pub(super) struct Probes {
@@ -96,6 +101,13 @@ pub(super) fn open(name: &str, sizes: &[(&str, usize)]) -> Result<Object> {
     for mut map in open.maps_mut() {
         if let Some((_, entries)) = sizes.iter().find(|(n, _)| map.name() == *n) {
             map.set_max_entries(u32::try_from((*entries).max(1))?)?;
+        }
+    }
+    if cfg!(target_arch = "aarch64") {
+        for mut program in open.progs_mut() {
+            if let Some((_, tracepoint)) = ARM64_TRACEPOINTS.iter().find(|(n, _)| program.name() == *n) {
+                program.set_attach_target(0, Some((*tracepoint).to_owned()))?;
+            }
         }
     }
     open.load().with_context(|| format!("cannot load the lab's {name} programs"))

@@ -1,6 +1,6 @@
 //! A running QEMU: messages of the guest and of the monitor, and the output to show if it fails.
 
-use super::{Machine, QEMU};
+use super::{Machine, qemu};
 use anyhow::{Context, Result, bail};
 use hotcc_lab_proto::job::Message;
 use hotcc_testbed::netlab;
@@ -97,7 +97,9 @@ impl Process {
         command.process_group(0);
         // SAFETY: between fork and exec the closure only makes system calls and allocates nothing.
         unsafe { command.pre_exec(before_exec) };
-        let mut child = command.spawn().with_context(|| format!("cannot run {QEMU}; ./setup.sh installs it"))?;
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot run {}; ./setup.sh installs it", qemu(machine.kernel.architecture())))?;
         let output = child.stdout.take();
         let (send, lines) = channel();
         let process = Self { child, lines, heard: Instant::now(), patience: machine.patience, console, errors };

@@ -2,8 +2,7 @@
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::cost::{self, REFERENCE};
-
-const KERNEL: &str = "6.12";
+use hotcc_testbed::soak;
 
 /// Each algorithm's name, and its maximum cost as a multiple of the reference program (the kernel's CUBIC
 /// called from BPF).
@@ -14,15 +13,26 @@ const BOUNDS: [(&str, f64); 9] = [
     ("dcmplus", 1.3), // measured: 1.10
     ("dtcp", 1.26),  // measured: 1.21
     ("fbtcp", 1.26), // measured: 1.01
-    ("mdcubic", 1.3), // measured: 1.26
+    ("mdcubic", 1.3), // measured: 1.28
     ("westwood_bpf", 1.3), // measured: 1.26; as dcm
     ("westwoodp", 0.97), // measured: 0.83
 ];
 
 #[test]
 fn costs_per_ack_are_within_bounds_and_reproducible() {
-    const NAME: &str = "costs_per_ack_are_within_bounds_and_reproducible";
-    let Some(kernel) = stock_kernel(NAME, KERNEL) else { return };
+    are_within_bounds_and_reproducible("6.12", 1.0, "costs_per_ack_are_within_bounds_and_reproducible");
+}
+
+#[test]
+#[ignore = "needs `just build-arm64`, and takes minutes: just soak"]
+fn costs_per_ack_on_arm64_are_within_bounds_and_reproducible() {
+    // the verifier leaves branches in mdcubic that it removes on x86-64: 1.32 was measured
+    are_within_bounds_and_reproducible("6.12-arm64", 1.05, "costs_per_ack_on_arm64_are_within_bounds_and_reproducible");
+}
+
+/// The bounds for this kernel are those for x86-64, times `allowance`.
+fn are_within_bounds_and_reproducible(kernel: &str, allowance: f64, test: &str) {
+    let Some(kernel) = stock_kernel(test, kernel) else { return };
     let _processor = Processor::take();
     let counted = |only: &[String]| cost::run(&kernel, only, None, &mut |line| eprintln!("{line}")).unwrap();
     let costs = counted(&[]);
@@ -38,12 +48,15 @@ fn costs_per_ack_are_within_bounds_and_reproducible() {
             let ratio = per_ack(object.name) / reference;
             panic!("{} has no bound here; it costs {ratio:.2} of the reference", object.name)
         });
-        let ratio = per_ack(object.name) / reference;
+        let (ratio, max_ratio) = (per_ack(object.name) / reference, allowance * max_ratio);
         assert!(
             ratio > max_ratio / 2.0,
             "{}: {ratio:.2} of the reference: its bound of {max_ratio} is too wide",
             object.name
         );
-        assert!(ratio <= *max_ratio, "{}: {ratio:.2} of the reference per ACK, at most {max_ratio}", object.name);
+        assert!(ratio <= max_ratio, "{}: {ratio:.2} of the reference per ACK, at most {max_ratio}", object.name);
     }
+    let figures: Vec<String> =
+        costs.algorithms.iter().map(|cost| format!("{} {:.0}", cost.name, cost.instructions_per_ack)).collect();
+    soak::report(&format!("{}: instructions per ACK: {}", costs.kernel, figures.join(", ")));
 }

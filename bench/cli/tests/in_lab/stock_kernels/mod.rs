@@ -2,6 +2,7 @@
 
 mod canaries;
 mod cost;
+mod doctor;
 mod links;
 mod matrix;
 mod objects;

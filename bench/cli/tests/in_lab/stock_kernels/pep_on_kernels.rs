@@ -1,12 +1,13 @@
 //! Both agents of the border PEP and `mdcubic` on the oldest and the newest stock kernel, in virtual time: clsact and
 //! TCX, socket storage, duplicate ACKs, and a border that is restarted after kill -9.
 
-use crate::common::machine::stock_kernel;
+use crate::common::machine::{ARM64_KERNELS, stock_kernel};
 use crate::common::run_lab;
 use hotcc::advise::groups::Group;
 use hotcc::advise::rules::advise;
 use hotcc_lab::results::FlowSummary;
 use hotcc_testbed::command::build;
+use hotcc_testbed::soak;
 use std::fs;
 
 /// Losses only behind the border, enough to keep CUBIC at a fraction of the link.
@@ -74,13 +75,22 @@ fn group(flow: &FlowSummary) -> Group {
 
 #[test]
 fn mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel() {
-    const NAME: &str = "mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel";
     build(&["hotcc", "pep-agent"]);
+    outperforms(&["6.1", "newest"], "mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel");
+}
+
+#[test]
+#[ignore = "needs `just build-arm64`, and takes minutes: just soak"]
+fn mdcubic_with_a_pep_outperforms_cubic_on_arm64() {
+    outperforms(&ARM64_KERNELS, "mdcubic_with_a_pep_outperforms_cubic_on_arm64");
+}
+
+fn outperforms(kernels: &[&str], test: &str) {
     let scratch = tempfile::tempdir().unwrap();
     let scenario = scratch.path().join("both.toml");
     fs::write(&scenario, SCENARIO).unwrap();
-    for name in ["6.1", "newest"] {
-        let Some(kernel) = stock_kernel(NAME, name) else { return };
+    for name in kernels {
+        let Some(kernel) = stock_kernel(test, name) else { return };
         let out = scratch.path().join(name);
         let lab = format!("vm:{name}");
         let results = run_lab(&lab, [], &scenario, &out);
@@ -91,6 +101,11 @@ fn mdcubic_with_a_pep_outperforms_cubic_on_the_oldest_and_newest_kernel() {
         };
         let [cubic, mdcubic, dies] = ["cubic", "mdcubic", "dies"].map(|pep| run(pep).flows[0].throughput_bps);
         println!("{}: bit/s with the PEP {mdcubic:.0}, one that dies {dies:.0}, CUBIC {cubic:.0}", kernel.release);
+        soak::report(&format!(
+            "{}: mdcubic with a PEP has {:.1} of CUBIC's throughput",
+            kernel.release,
+            mdcubic / cubic
+        ));
         assert!(mdcubic > 2.0 * cubic, "on {} the PEP does not help: {mdcubic}, CUBIC {cubic}", kernel.release);
         let advice = advise(&group(&run("cubic").flows[0]), 0);
         assert_eq!((advice.rule, advice.try_cc), ("behind-border", Some("mdcubic")), "{}", advice.why);

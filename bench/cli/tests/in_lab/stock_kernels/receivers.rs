@@ -1,6 +1,6 @@
 //! The receivers in the lab: the effect of hints and of granted windows on a cell with a queue for each user.
 
-use crate::common::machine::stock_kernel;
+use crate::common::machine::{ARM64_KERNELS, stock_kernel};
 use crate::common::{reduced_scenario, run_lab};
 use hotcc_lab::results::locate;
 use std::fs;
@@ -28,9 +28,18 @@ fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
 
 #[test]
 fn other_kernels_receivers_keep_the_queues_short_too() {
-    const NAME: &str = "other_kernels_receivers_keep_the_queues_short_too";
-    for kernel in ["6.1", "newest"] {
-        if stock_kernel(NAME, kernel).is_none() {
+    keep_the_queues_short(&["6.1", "newest"], "other_kernels_receivers_keep_the_queues_short_too");
+}
+
+#[test]
+#[ignore = "needs `just build-arm64`, and takes minutes: just soak"]
+fn receivers_on_arm64_keep_the_queues_short_too() {
+    keep_the_queues_short(&ARM64_KERNELS, "receivers_on_arm64_keep_the_queues_short_too");
+}
+
+fn keep_the_queues_short(kernels: &[&str], test: &str) {
+    for kernel in kernels {
+        if stock_kernel(test, kernel).is_none() {
             continue;
         }
         let scratch = tempfile::tempdir().unwrap();

@@ -1,0 +1,52 @@
+//! What `hotcc doctor` finds on stock kernels: before 6.10, only those for x86-64 let BPF call CUBIC.
+
+use crate::common::machine::{Processor, stock_kernel};
+use hotcc_lab::image::Image;
+use hotcc_lab::vm::{self, Clock, Machine};
+use hotcc_lab::{guest, programs};
+use hotcc_lab_proto::job::{Command, Job, Message};
+use hotcc_testbed::command::build;
+use serde_json::Value;
+use std::fs::File;
+
+#[test]
+fn bpf_may_call_cubic_on_the_oldest_kernel() {
+    build(&["hotcc"]);
+    doctor_finds("bpf_may_call_cubic_on_the_oldest_kernel", "6.1", "ok");
+}
+
+#[test]
+#[ignore = "needs `just build-arm64`: just soak"]
+fn bpf_may_call_cubic_only_on_newer_kernels_for_arm64() {
+    const NAME: &str = "bpf_may_call_cubic_only_on_newer_kernels_for_arm64";
+    doctor_finds(NAME, "6.1-arm64", "degraded");
+    doctor_finds(NAME, "6.12-arm64", "ok");
+}
+
+fn doctor_finds(test: &str, kernel: &str, verdict: &str) {
+    let Some(kernel) = stock_kernel(test, kernel) else { return };
+    let _processor = Processor::take();
+    let words = ["/bin/hotcc", "doctor", "--json"].map(str::to_owned).to_vec();
+    let job = Job::Commands(vec![Command { words, ..Command::default() }]);
+    let scratch = tempfile::tempdir().unwrap();
+    let mut image = Image::default();
+    image.program("/bin/hotcc", &programs::ours(kernel.architecture(), "hotcc").unwrap()).unwrap();
+    guest::build_initramfs(&mut image, &kernel, &[], &job).unwrap();
+    let initramfs = scratch.path().join("initramfs.cpio");
+    image.write(&mut File::create(&initramfs).unwrap()).unwrap();
+    let machine =
+        Machine { kernel, memory_mib: 512, clock: Clock::Virtual, results: None, cpu: None, patience: vm::PATIENCE };
+    let mut report = Value::Null;
+    vm::run(&machine, &initramfs, scratch.path(), |message| {
+        if let Message::Output(text) = message {
+            report = serde_json::from_str(text)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| finding["what"] == "CUBIC for BPF").unwrap();
+    println!("{}: {finding}", machine.kernel.release);
+    assert_eq!(finding["verdict"], verdict);
+    assert!(findings.iter().all(|finding| finding["verdict"] != "missing"), "{findings:?}");
+}
