@@ -122,7 +122,8 @@ fn obey_job(line: &mut File) -> Result<()> {
         }
         Job::Cost(job) => meter::measure(&job, &mut |message| say(line, &message))?,
         Job::Qdisc(comparison) => {
-            say(line, &Message::Output(serde_json::to_string(&exec::compare(&comparison)?)?))?;
+            let compared = exec::compare(&comparison, |done| say(line, &Message::Progress(done)))?;
+            say(line, &Message::Output(serde_json::to_string(&compared)?))?;
         }
         Job::Matrix { subjects, bytes } => {
             for (subject, next) in subjects.iter().zip(subjects.iter().cycle().skip(1)) {

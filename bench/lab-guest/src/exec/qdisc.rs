@@ -16,18 +16,20 @@ use std::time::Duration;
 const NEAR: &str = "q0";
 const FAR: &str = "q1";
 const SECOND_NS: u64 = 1_000_000_000;
+/// Packets between two reports of progress: a guest that says nothing counts as hung.
+const REPORTED: usize = 10_000;
 /// Ethernet's type of IPv4.
 const IPV4: [u8; 2] = [0x08, 0x00];
 
-/// Executes a comparison.
-pub fn compare(comparison: &Comparison) -> Result<Compared> {
-    let (kernel, came_ns) = by_the_kernel(comparison)?;
+/// Executes a comparison, and reports its progress.
+pub fn compare(comparison: &Comparison, report: impl FnMut(String) -> Result<()>) -> Result<Compared> {
+    let (kernel, came_ns) = by_the_kernel(comparison, report)?;
     let (ours, ns_per_packet) = by_the_lab(comparison, &came_ns);
     Ok(Compared { kernel, ours, ns_per_packet })
 }
 
 /// Sends the packets. Returns also the times at which they were sent.
-fn by_the_kernel(comparison: &Comparison) -> Result<(Counts, Vec<u64>)> {
+fn by_the_kernel(comparison: &Comparison, mut report: impl FnMut(String) -> Result<()>) -> Result<(Counts, Vec<u64>)> {
     let Comparison { kernel, rate_bps, arrivals, .. } = comparison;
     let _ = command("ip", &format!("link del {NEAR}")); // that of the comparison before
     command("ip", &format!("link add {NEAR} type veth peer name {FAR}"))?;
@@ -50,7 +52,10 @@ fn by_the_kernel(comparison: &Comparison) -> Result<(Counts, Vec<u64>)> {
     };
     let mut came_ns = Vec::with_capacity(arrivals.len());
     let zero_ns = monotonic_ns();
-    for arrival in arrivals {
+    for (sent, arrival) in arrivals.iter().enumerate() {
+        if sent % REPORTED == 0 {
+            report(format!("packet {sent} of {}", arrivals.len()))?;
+        }
         let data = frame(arrival);
         let early_ns = (zero_ns + arrival.at_ns).saturating_sub(monotonic_ns());
         if early_ns > 0 {

@@ -6,7 +6,7 @@ use hotcc_lab::qdisc::compare;
 use hotcc_lab_proto::qdisc::{Arrival, Comparison, Counts};
 use hotcc_lab_proto::queue::{Kind, Parameters};
 use hotcc_testbed::soak;
-use std::fs;
+use std::{fs, thread};
 
 const PACKETS: u64 = 100_000;
 const BYTES: u32 = 1000;
@@ -37,7 +37,6 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
 fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
     const NAME: &str = "the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels";
     let Some(kernel) = stock_kernel(NAME, "6.12") else { return };
-    let _processor = Processor::take();
     let of_linux = |kind| Some(Parameters::of_linux(kind, FRAME_BYTES, 1));
     let codel_ecn = of_linux(Kind::Codel).map(|parameters| Parameters { ecn: true, ..parameters });
     // no stock kernel has DualPI2, so only its cost is printed
@@ -50,16 +49,20 @@ fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
     ];
     let seeds: Vec<u64> = soak::seeds(1, 1).collect();
     let each = seeds.iter().flat_map(|seed| disciplines.iter().map(move |discipline| (*seed, discipline)));
+    let one = |seed, (kernels, ours, limit_bytes): &(String, Option<Parameters>, u64)| {
+        let _processor = Processor::take();
+        let (kernels, ours, limit_bytes) = (kernels.clone(), *ours, *limit_bytes);
+        let comparison =
+            Comparison { kernel: kernels, ours, limit_bytes, rate_bps: RATE_BPS, arrivals: arrivals(seed) };
+        compare(&kernel, &comparison).unwrap()
+    };
+    let all: Vec<_> = thread::scope(|scope| {
+        let running: Vec<_> =
+            each.map(|(seed, discipline)| (seed, discipline, scope.spawn(move || one(seed, discipline)))).collect();
+        running.into_iter().map(|(seed, discipline, run)| (seed, discipline, run.join().unwrap())).collect()
+    });
     let (mut failed, mut results) = (Vec::new(), Vec::new());
-    for (seed, (kernels, ours, limit_bytes)) in each {
-        let comparison = Comparison {
-            kernel: kernels.clone(),
-            ours: *ours,
-            limit_bytes: *limit_bytes,
-            rate_bps: RATE_BPS,
-            arrivals: arrivals(seed),
-        };
-        let compared = compare(&kernel, &comparison).unwrap();
+    for (seed, (kernels, ours, _), compared) in all {
         let name = ours.map_or("DropTail".to_owned(), |parameters| format!("{:?}", parameters.kind));
         println!("{name}: {compared:?}");
         if name == "Dualpi2" {
