@@ -365,6 +365,7 @@ mod tests {
             flows: vec![flow.clone(), flow],
             bounds: Vec::new(),
             links: Vec::new(),
+            receiver_programs: BTreeMap::new(),
             jain: 1.0,
             events: Vec::new(),
         };
