@@ -58,9 +58,9 @@ enum Command {
     Dossier(DossierCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
-    /// Two rows test objects that are not part of the project. `stranger` lacks the project's tags, and the arguments of
-    /// its `cong_control` hook depend on the kernel. `foreign` predates struct_ops links: it has the old section names
-    /// and its own declarations. Both must pass, too. Exits with 1 if any row fails.
+    /// The peer `bbr3` has a row, too. Two rows test objects that are not part of the project. `stranger` lacks the
+    /// project's tags, and the arguments of its `cong_control` hook depend on the kernel. `foreign` predates struct_ops
+    /// links: it has the old section names and its own declarations. Both must pass, too. Exits with 1 if any row fails.
     #[command(after_help = "Examples:\n  hotcc-bench matrix\n  hotcc-bench matrix 6.1 newest\n  \
         hotcc-bench matrix --bytes 1000000 trixie")]
     Matrix {

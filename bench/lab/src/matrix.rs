@@ -1,5 +1,5 @@
-//! The kernel matrix: every algorithm is loaded, carries traffic, is swapped, rolled back and unloaded on every kernel,
-//! policy rules apply to new and open connections, and receivers act on connections.
+//! The kernel matrix: every algorithm and peer is loaded, carries traffic, is swapped, rolled back and unloaded on every
+//! kernel, policy rules apply to new and open connections, and receivers act on connections.
 
 use crate::guest::Boot;
 use crate::image::Image;
@@ -27,8 +27,9 @@ pub fn run(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Column {
 }
 
 fn rows(kernel: &Kernel, bytes: u64, say: &mut dyn FnMut(&str)) -> Result<Vec<Row>> {
+    let embedded = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS);
     let mut subjects: Vec<Subject> =
-        hotcc_bpf::ALGOS.iter().map(|o| Subject { object: o.name.to_owned(), cc: o.name.to_owned() }).collect();
+        embedded.map(|o| Subject { object: o.name.to_owned(), cc: o.name.to_owned() }).collect();
     let mut image = Image::default();
     // third parties' objects: one uses `cong_control`, whose signature changed, and one is older than struct_ops links;
     // kernels differ most in these

@@ -16,6 +16,7 @@ pub use expected::{Expected, Gate, Of, Wanted, equal};
 
 use anyhow::{Context, Result, bail, ensure};
 use data_encoding::HEXLOWER;
+use hotcc_lab_proto::run_record::ReceiverEnd;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -169,6 +170,9 @@ pub struct RunSummary {
     pub bounds: Vec<FlowSummary>,
     /// Each direction of each link that keeps records: one with a rate, a policer or losses.
     pub links: Vec<LinkSummary>,
+    /// Counters of the receiver programs that hosts have (`rx`), by name, summed over the hosts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub receiver_programs: BTreeMap<String, u64>,
     /// Jain's fairness index over the throughputs of all TCP flows; 1 for one flow.
     pub jain: f64,
     /// Log of events, with their times: `12.5 swap dtcp -> westwoodp: 3 connections moved`.
@@ -222,6 +226,9 @@ pub struct FlowSummary {
     pub retransmits: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// What the receiver counted; absent for a datagram flow, or if the receiver accepted no connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<ReceiverEnd>,
     /// Time from the flow's start until its rate over 1 s stays within 20 % of its mean for 3 s; absent if it never
     /// does.
     pub convergence_s: Option<f64>,
@@ -455,6 +462,7 @@ mod tests {
             flows: vec![flow("dl", 1.0), flow("dl-2", 5.0), flow("ul-1", 2.0), flow("ul-2", 4.0), flow("ul-bg", 100.0)],
             bounds: Vec::new(),
             links: Vec::new(),
+            receiver_programs: BTreeMap::new(),
             jain: 1.0,
             events: Vec::new(),
         };

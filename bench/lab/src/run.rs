@@ -370,6 +370,7 @@ mod tests {
             flows: vec![flow.clone(), flow],
             bounds: Vec::new(),
             links: Vec::new(),
+            receiver_programs: BTreeMap::new(),
             jain: 1.0,
             events: Vec::new(),
         };

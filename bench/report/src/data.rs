@@ -1,7 +1,7 @@
 //! The contents of a report, independent of its output format: the figures of a result directory, and its problems.
 
 use super::expected::{self, Comparison};
-use super::rows::{Row, by_cc, by_flow, case_text, labels, placed};
+use super::rows::{Row, by_cc, by_flow, by_receiver, case_text, labels, placed, receiver_programs};
 use anyhow::Result;
 use hotcc_lab::plural::counted;
 use hotcc_lab::results::{Results, RunId, RunSummary};
@@ -58,6 +58,31 @@ pub const COLUMNS: [Column; 15] = [
     column("jain", "Jain's index", 1.0, Shown::Always),
 ];
 
+/// Columns of the table of receivers, in order. A metric is a key of `receiver` in `summary.json`.
+pub const RECEIVER_COLUMNS: [Column; 7] = [
+    column("segments", "segments", 1.0, Shown::Always),
+    column("data_segments", "with data", 1.0, Shown::Always),
+    column("out_of_order_segments", "out of order", 1.0, Shown::Always),
+    column("bytes", "data, MB", 1e-6, Shown::Always),
+    column("last_window_bytes", "last window, kB", 1e-3, Shown::Always),
+    column("window_limited_us", "limited by the window, ms", 1e-3, Shown::Always),
+    column("ece_segments", "acknowledged with ECE", 1.0, Shown::Always),
+];
+
+/// Columns of the table of receiver programs, in order. A metric is a key of `receiver_programs` in `summary.json`.
+pub const PROGRAM_COLUMNS: [Column; 10] = [
+    column("flows_agreed", "flows that agreed on hints", 1.0, Shown::Always),
+    column("hints_made", "hints made", 1.0, Shown::Always),
+    column("hints_sent", "ACKs with a hint", 1.0, Shown::Always),
+    column("hints_without_room", "ACKs without room for one", 1.0, Shown::Always),
+    column("hints_received", "hints received", 1.0, Shown::Always),
+    column("hints_refused", "hints refused", 1.0, Shown::Always),
+    column("hints_applied", "hints applied", 1.0, Shown::Always),
+    column("flows_clamped", "flows clamped", 1.0, Shown::Always),
+    column("clamps_set", "clamps set", 1.0, Shown::Always),
+    column("clamps_refused", "clamps refused", 1.0, Shown::Always),
+];
+
 /// The contents of a result directory.
 pub struct Data {
     /// The results as read.
@@ -70,6 +95,10 @@ pub struct Data {
     pub rows: Vec<Row>,
     /// Figures by case and flow; empty if no run has several flows.
     pub flows: Vec<Row>,
+    /// Receivers' counters by case and TCP flow.
+    pub receivers: Vec<Row>,
+    /// Counters of the receiver programs by case.
+    pub programs: Vec<Row>,
     /// Congestion controls; their order decides their colours.
     pub labels: Vec<String>,
     /// Runs in the manifest that have not finished.
@@ -111,6 +140,8 @@ impl Data {
             reduced: reduced(&all_runs(&cases), &results.manifest.runs).filter(|_| !cases.is_empty()),
             labels: labels(&rows),
             flows: if several { by_flow(&results) } else { Vec::new() },
+            receivers: by_receiver(&results),
+            programs: receiver_programs(&results),
             papers: figures.iter().map(|figure| expected::compare(figure, &results)).collect(),
             rows,
             missing,
@@ -198,15 +229,17 @@ impl Data {
             "problems": self.problems,
             "by_cc": rows(&self.rows),
             "by_flow": rows(&self.flows),
+            "receivers": rows(&self.receivers),
+            "receiver_programs": rows(&self.programs),
             "papers": self.papers,
         })
     }
 }
 
 fn row_json(row: &Row) -> Value {
-    let metrics = hotcc_lab::results::METRICS
-        .iter()
-        .filter_map(|(name, _)| row.estimate(name).map(|estimate| ((*name).to_owned(), json!(estimate))));
+    let names: BTreeSet<&str> = row.runs.iter().flat_map(|run| run.values.keys().copied()).collect();
+    let metrics =
+        names.iter().filter_map(|name| row.estimate(name).map(|estimate| ((*name).to_owned(), json!(estimate))));
     json!({
         "condition": row.condition,
         "label": row.label,

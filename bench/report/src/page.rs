@@ -2,7 +2,7 @@
 
 use super::charts::{MAX_SERIES, curves, scatter, style_sheet, timeline};
 use super::data::Data;
-use super::html::{document, items, note};
+use super::html::{Table, document, items, note};
 use super::rows::{Case, Row, case_text, condition, conditions, placed};
 use super::tables::{self, Place};
 use anyhow::Result;
@@ -15,7 +15,7 @@ use timeline::{Ranges, Recording, Shown};
 
 /// Number of runs, reasons or files that a list shows before it says how many more there are.
 const MAX_LISTED: usize = 30;
-/// Maximum number of rows in the table of flows.
+/// Maximum number of rows in the tables of flows and of receivers.
 const MAX_FLOW_ROWS: usize = 300;
 
 /// Returns the page as HTML, with at most `most` series, scatter plots and parameter sets drawn.
@@ -148,14 +148,23 @@ fn figures(data: &Data) -> Markup {
     if data.results.runs.is_empty() {
         return note("No run has finished, so there are no figures.");
     }
-    let (shown, all) = (&data.flows[..data.flows.len().min(MAX_FLOW_ROWS)], data.flows.len());
     html! {
         (tables::figures(data, Place::Report).html())
+        (folded("Each flow", &data.flows, |flows| tables::by_flow(flows, Place::Report)))
+        (folded("Receivers", &data.receivers, tables::receivers))
+        (folded("Receiver programs", &data.programs, tables::programs))
+    }
+}
+
+/// Returns a table of the first rows that the reader can unfold; nothing if there are no rows.
+fn folded(title: &str, rows: &[Row], table: impl Fn(&[Row]) -> Table) -> Markup {
+    let shown = &rows[..rows.len().min(MAX_FLOW_ROWS)];
+    html! {
         @if !shown.is_empty() {
             details {
-                summary { "Each flow" }
-                (tables::by_flow(shown, Place::Report).html())
-                @if shown.len() < all { (note(&format!("The first {} of {all} rows.", shown.len()))) }
+                summary { (title) }
+                (table(shown).html())
+                @if shown.len() < rows.len() { (note(&format!("The first {} of {} rows.", shown.len(), rows.len()))) }
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Runs grouped by condition (the swept values without the congestion control) and congestion control.
 
+use super::data::{Column, PROGRAM_COLUMNS, RECEIVER_COLUMNS};
 use super::estimate::Estimate;
 use hotcc_lab::results::{FlowSummary, METRICS, Results, RunSummary};
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Swept values.
@@ -25,7 +27,7 @@ pub struct RowRun {
     /// Seed.
     pub seed: u64,
     /// The available figures of [`METRICS`]: means over the flows; `throughput_mbps_total` is their sum, `jain` the
-    /// run's.
+    /// run's. In rows of receivers and their programs, the counters.
     pub values: BTreeMap<&'static str, f64>,
 }
 
@@ -101,7 +103,7 @@ pub fn by_cc(results: &Results) -> Vec<Row> {
 }
 
 fn of_ccs(runs: &[RunSummary]) -> Vec<Row> {
-    gather(runs, |run| {
+    gather(runs, figures, |run| {
         let mut ccs: Vec<&str> = Vec::new();
         for flow in run.flows.iter().filter(|flow| flow.cc != "udp") {
             if !ccs.contains(&flow.cc.as_str()) {
@@ -122,7 +124,7 @@ fn of_ccs(runs: &[RunSummary]) -> Vec<Row> {
 /// Returns one row for each case and flow, including datagram flows.
 #[must_use]
 pub fn by_flow(results: &Results) -> Vec<Row> {
-    gather(&results.runs, |run| {
+    gather(&results.runs, figures, |run| {
         let row = |flow| (run.run.case.clone(), flow_label(flow), vec![flow]);
         run.flows.iter().map(row).collect()
     })
@@ -132,9 +134,37 @@ pub fn by_flow(results: &Results) -> Vec<Row> {
 /// flows with that name in all cases.
 #[must_use]
 pub fn by_flow_name(results: &Results) -> Vec<Row> {
-    gather(&results.runs, |run| {
+    gather(&results.runs, figures, |run| {
         run.flows.iter().map(|flow| (run.run.case.clone(), flow.name.clone(), vec![flow])).collect()
     })
+}
+
+/// Returns one row for each case and TCP flow whose receiver's counters are known.
+#[must_use]
+pub fn by_receiver(results: &Results) -> Vec<Row> {
+    let counters = |_: &RunSummary, flows: &[&FlowSummary]| {
+        let counted = flows.first().and_then(|flow| flow.receiver);
+        counters(&RECEIVER_COLUMNS, &json!(counted))
+    };
+    gather(&results.runs, counters, |run| {
+        let counted = run.flows.iter().filter(|flow| flow.receiver.is_some());
+        counted.map(|flow| (run.run.case.clone(), flow_label(flow), vec![flow])).collect()
+    })
+}
+
+/// Returns one row for each case whose hosts have receiver programs, with the programs' counters.
+#[must_use]
+pub fn receiver_programs(results: &Results) -> Vec<Row> {
+    let counters = |run: &RunSummary, _: &[&FlowSummary]| counters(&PROGRAM_COLUMNS, &json!(run.receiver_programs));
+    gather(&results.runs, counters, |run| {
+        let all = || (run.run.case.clone(), "all hosts".to_owned(), run.flows.iter().collect());
+        (!run.receiver_programs.is_empty()).then(all).into_iter().collect()
+    })
+}
+
+/// Returns the counters that have a column.
+fn counters(columns: &[Column], counted: &Value) -> BTreeMap<&'static str, f64> {
+    columns.iter().filter_map(|column| Some((column.metric, counted.get(column.metric)?.as_f64()?))).collect()
 }
 
 /// Formats a flow as `bulk-1 (dtcp)`.
@@ -169,7 +199,11 @@ const OF_BOUNDS: [&str; 5] = ["throughput", "utilisation", "rtt", "queue_delay",
 /// A row's condition, label and flows in a run.
 type Part<'a> = (Case, String, Vec<&'a FlowSummary>);
 
-fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<'a>>) -> Vec<Row> {
+fn gather(
+    runs: &[RunSummary],
+    values: impl Fn(&RunSummary, &[&FlowSummary]) -> BTreeMap<&'static str, f64>,
+    parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Part<'a>>,
+) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut places: BTreeMap<(Case, String), usize> = BTreeMap::new();
     let mut order: Vec<Case> = Vec::new();
@@ -186,7 +220,7 @@ fn gather(runs: &[RunSummary], parts: impl for<'a> Fn(&'a RunSummary) -> Vec<Par
             let is_known = flows.iter().all(|flow| run.bounds.contains(flow))
                 && rows[place].runs.iter().any(|known| known.seed == run.run.seed);
             if run.invalid.is_empty() && !is_known {
-                rows[place].runs.push(RowRun { seed: run.run.seed, values: figures(run, &flows) });
+                rows[place].runs.push(RowRun { seed: run.run.seed, values: values(run, &flows) });
             }
         }
     }
@@ -230,6 +264,7 @@ mod tests {
             flows: ccs.iter().map(flow).collect(),
             bounds: Vec::new(),
             links: Vec::new(),
+            receiver_programs: BTreeMap::new(),
             jain: 1.0,
             events: Vec::new(),
         }

@@ -1,6 +1,6 @@
 //! The tables of a report: our figures, and the papers' figures beside them.
 
-use super::data::{COLUMNS, Column, Data, Shown};
+use super::data::{COLUMNS, Column, Data, PROGRAM_COLUMNS, RECEIVER_COLUMNS, Shown};
 use super::estimate::{Places, number};
 use super::html::{Cell, Table};
 use super::rows::{Case, Row, case_text, conditions, labels};
@@ -35,14 +35,14 @@ pub enum Place {
     Document,
 }
 
-/// Returns a table with one row for each of `rows`, and the columns for `place`.
-fn of_rows(rows: &[Row], place: Place, what: &str, caption: &str) -> Table {
+/// Returns a table with one row for each of `rows`, and those of `all` columns that are for `place`.
+fn of_rows(all: &[Column], rows: &[Row], place: Place, what: &str, caption: &str) -> Table {
     let is_shown = |column: &&Column| match column.shown {
         Shown::Always => true,
         Shown::IfPresent => rows.iter().any(|row| !row.values(column.metric).is_empty()),
         Shown::InReports => place == Place::Report,
     };
-    let columns: Vec<Figures<'_>> = COLUMNS.iter().filter(is_shown).map(|column| Figures::new(column, rows)).collect();
+    let columns: Vec<Figures<'_>> = all.iter().filter(is_shown).map(|column| Figures::new(column, rows)).collect();
     let mut headings = vec!["case".to_owned(), what.to_owned()];
     headings.extend(columns.iter().map(|figures| figures.column.heading.to_owned()));
     headings.push("seeds".to_owned());
@@ -65,12 +65,28 @@ pub fn figures(data: &Data, place: Place) -> Table {
     let is_simulated = data.results.manifest.backend == hotcc_lab::simulated::BACKEND;
     let caption =
         if is_simulated { format!("Simulated, not measured on a kernel: m{mean}") } else { format!("M{mean}") };
-    Table { remark: remark.to_owned(), ..of_rows(&data.rows, place, "congestion control", &caption) }
+    Table { remark: remark.to_owned(), ..of_rows(&COLUMNS, &data.rows, place, "congestion control", &caption) }
 }
 
 /// Returns the figures by case and flow.
 pub fn by_flow(flows: &[Row], place: Place) -> Table {
-    of_rows(flows, place, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
+    of_rows(&COLUMNS, flows, place, "flow", "Each flow: mean over seeds ± half the 95 % confidence interval")
+}
+
+/// Returns the receivers' counters by case and flow.
+pub fn receivers(receivers: &[Row]) -> Table {
+    let remark = "Each counter is the mean over seeds ± half the 95 % confidence interval, until the flow was stopped. The \
+                  first five columns are what the receiver got and offered. The window's limit and ECE are counted by the \
+                  sender. – : not counted, or no limit.";
+    let table = of_rows(&RECEIVER_COLUMNS, receivers, Place::Report, "flow", "Receivers: what each counted");
+    Table { remark: remark.to_owned(), ..table }
+}
+
+/// Returns the counters of the receiver programs by case, without those that are zero everywhere.
+pub fn programs(programs: &[Row]) -> Table {
+    let counted = |column: &Column| programs.iter().any(|row| row.values(column.metric).iter().any(|n| *n > 0.0));
+    let columns: Vec<Column> = PROGRAM_COLUMNS.into_iter().filter(counted).collect();
+    of_rows(&columns, programs, Place::Report, "of", "Receiver programs: what they counted on all hosts together")
 }
 
 /// Returns a table with one row for each case, and one column for each congestion control or flow, with these figures

@@ -5,7 +5,7 @@ use crate::congestion::CongestionControl;
 use crate::flow::Flow;
 use crate::network::{Network, Transit};
 use crate::packet::{HEADER_BYTES, Packet};
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, UNBOUNDED_BYTES};
 use crate::sender::{Config, Sender};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading};
@@ -14,8 +14,6 @@ use hotcc_lab_proto::run_record::RunRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Window of a receiver whose buffer the plan does not limit.
-const UNBOUNDED_BYTES: u64 = 1 << 40;
 /// The lab's default limit of hosts' receive buffers; it does not limit the window.
 const USUAL_BUFFER_BYTES: u64 = 67_108_864;
 

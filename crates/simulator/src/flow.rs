@@ -179,9 +179,12 @@ impl Flow {
             return;
         }
         self.is_stopped = true;
-        let (bytes, (retransmits, timeouts)) = match &self.ends {
-            Ends::Tcp(tcp) => (tcp.receiver.received(), tcp.sender.repeats()),
-            Ends::Udp(udp) => (udp.received, (0, 0)),
+        let (bytes, (retransmits, timeouts), receiver) = match &self.ends {
+            Ends::Tcp(tcp) => {
+                let counters = tcp.receiver.counters(tcp.sender.ece_segments());
+                (tcp.receiver.received(), tcp.sender.repeats(), Some(counters))
+            }
+            Ends::Udp(udp) => (udp.received, (0, 0), None),
         };
         self.end = Some(FlowEnd {
             cc: self.cc.clone(),
@@ -190,6 +193,7 @@ impl Flow {
             complete: self.bytes_wanted.is_none() || self.complete_ns.is_some(),
             retransmits,
             timeouts,
+            receiver,
             error: None,
         });
     }

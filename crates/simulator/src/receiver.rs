@@ -2,6 +2,7 @@
 
 use crate::clock::{JIFFY_NS, jiffies, timer_fires_ns};
 use crate::packet::{Ack, Data, Range, SACK_BLOCKS};
+use hotcc_lab_proto::run_record::ReceiverEnd;
 
 /// `TCP_MAX_QUICKACKS`: number of ACKs that are sent immediately at the start, and after duplicates.
 const QUICK_ACKS: u32 = 16;
@@ -18,6 +19,9 @@ const FIRST_MSS: u32 = 536;
 /// After a gap longer than the retransmission timeout, which is at least this long, the receiver sends quick ACKs
 /// again.
 const GAP_NS: u64 = 200_000_000;
+
+/// Window of a receiver whose buffer the plan does not limit.
+pub(crate) const UNBOUNDED_BYTES: u64 = 1 << 40;
 
 /// A receiver. It keeps data that arrived out of order as ranges.
 #[derive(Clone, Debug)]
@@ -45,6 +49,8 @@ pub(crate) struct Receiver {
     window_bytes: u64,
     rtt_ns: u64,
     ece: bool,
+    data_segments: u64,
+    out_of_order_segments: u64,
 }
 
 impl Receiver {
@@ -69,12 +75,26 @@ impl Receiver {
             window_bytes,
             rtt_ns,
             ece: false,
+            data_segments: 0,
+            out_of_order_segments: 0,
         }
     }
 
     /// Returns the bytes received in order.
     pub fn received(&self) -> u64 {
         self.next
+    }
+
+    /// Returns the receiver's counters, with what the sender knows.
+    pub fn counters(&self, ece_segments: u64) -> ReceiverEnd {
+        ReceiverEnd {
+            data_segments: self.data_segments,
+            out_of_order_segments: self.out_of_order_segments,
+            bytes: self.next,
+            last_window_bytes: (self.window_bytes < UNBOUNDED_BYTES).then_some(self.window_bytes),
+            ece_segments: Some(ece_segments),
+            ..ReceiverEnd::default()
+        }
     }
 
     /// Returns when the next timer fires.
@@ -91,6 +111,7 @@ impl Receiver {
         if ce {
             self.ece = true;
         }
+        self.data_segments += u64::from(data.segments);
         let full = data.len / data.segments;
         if full >= self.largest_bytes {
             self.largest_bytes = full;
@@ -112,6 +133,7 @@ impl Receiver {
                 ack_now = self.out_of_order.is_empty(); // RFC 5681, section 4.2: the gap is filled
             }
         } else {
+            self.out_of_order_segments += u64::from(data.segments);
             self.add(start, end);
         }
         // the receiver acknowledges a segment with PSH as soon as the application has read it (`tcp_cleanup_rbuf`)

@@ -128,19 +128,41 @@ fn reordering_is_undone_and_widens_the_window_for_it() {
 }
 
 #[test]
+fn a_receiver_counts_what_arrives_and_what_arrives_out_of_order() {
+    let received = |phase: PlannedPhase| {
+        let mut plan = plan(vec![flow("cubic", Some(1000 * MSS))], 5);
+        plan.links[0].queue_bytes = 10_000_000; // the queue drops nothing
+        plan.links[0].phases = vec![PlannedPhase { delay_ns: 20_000_000, ..phase }];
+        plan.hosts[1].sysctls.push(("net.ipv4.tcp_rmem".to_owned(), "4096 131072 2000000".to_owned()));
+        run(&plan).record.flows[0].receiver.unwrap()
+    };
+    let in_order = received(PlannedPhase::default());
+    assert_eq!((in_order.data_segments, in_order.out_of_order_segments), (1000, 0));
+    assert_eq!((in_order.bytes, in_order.ece_segments), (1000 * MSS, Some(0)));
+    assert_eq!(in_order.last_window_bytes, Some(1_000_000), "half of the buffer");
+    let lossy = received(PlannedPhase { loss: 0.01, ..PlannedPhase::default() });
+    assert!(lossy.out_of_order_segments > 0 && lossy.bytes == 1000 * MSS, "{lossy:?}");
+    let reordered = received(PlannedPhase { reorder: 0.01, hold_ns: 4_000_000, ..PlannedPhase::default() });
+    assert!(reordered.out_of_order_segments > 0 && reordered.data_segments >= 1000, "{reordered:?}");
+}
+
+#[test]
 fn marks_replace_losses_unless_the_receiver_declines_ecn() {
-    let largest_late_window = |of_receiver: &str| {
+    let windows_and_marks = |of_receiver: &str| {
         let mut plan = plan(vec![flow("reno", None)], 10);
         plan.links[0].queue_bytes = 100_000_000; // no packet is lost
         plan.links[0].mark_bytes = 15_000;
         for (host, value) in plan.hosts.iter_mut().zip(["1", of_receiver]) {
             host.sysctls.push(("net.ipv4.tcp_ecn".to_owned(), value.to_owned()));
         }
-        run(&plan).acks.iter().filter(|ack| ack.time_ns > 5 * SECOND_NS).map(|ack| ack.cwnd).max()
+        let outcome = run(&plan);
+        let late = outcome.acks.iter().filter(|ack| ack.time_ns > 5 * SECOND_NS);
+        (late.map(|ack| ack.cwnd).max(), outcome.record.flows[0].receiver.unwrap().ece_segments)
     };
+    let ((marked, ece), (unmarked, no_ece)) = (windows_and_marks("2"), windows_and_marks("0"));
     // The path holds 69 segments, and packets are marked from the eleventh in the queue on.
-    assert!(largest_late_window("2") < Some(150));
-    assert!(largest_late_window("0") > Some(1000));
+    assert!(marked < Some(150) && ece > Some(0), "{marked:?}, {ece:?}");
+    assert!(unmarked > Some(1000) && no_ece == Some(0), "{unmarked:?}, {no_ece:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::common::{reduced_scenario, routes};
 use hotcc_lab::results::{Results, RunSummary, locate};
 use hotcc_report::estimate::Estimate;
 use hotcc_testbed::command::succeed;
+use std::fs;
 use std::process::Command;
 
 const SEEDS: &str = "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]";
@@ -138,6 +139,47 @@ fn a_policer_drops_under_three_percent_of_what_default_sends() {
     for (runs, cc) in [(&dtcp, "print"), (&fbtcp, "fbtcp-paper")] {
         assert!(policed(runs, cc) > 0.1, "{cc}: its page says that it loses much");
     }
+}
+
+#[test]
+fn the_report_shows_what_receivers_counted_and_the_result_repeats() {
+    const LOSSY: &str = r#"
+duration_s = 2
+[[host]]
+name = "server"
+[[host]]
+name = "ue"
+[[link]]
+name = "air"
+between = ["server", "ue"]
+both = { delay_ms = 10 }
+forward = { rate = "10Mbit/s", queue = "100kB", loss = 0.01 }
+[[flow]]
+name = "main"
+from = "server"
+to = "ue"
+cc = "cubic"
+"#;
+    let scratch = tempfile::tempdir().unwrap();
+    let scenario = scratch.path().join("lossy.toml");
+    fs::write(&scenario, LOSSY).unwrap();
+    let run = |out: &str| {
+        let out = scratch.path().join(out);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+        succeed(command.args(["lab", "--sim", "--out"]).arg(&out).arg(&scenario));
+        let directory = locate(&out).unwrap();
+        let [page, summary] =
+            ["report.html", "all/seed-1/summary.json"].map(|file| fs::read_to_string(directory.join(file)).unwrap());
+        (page, summary)
+    };
+    let once = run("once");
+    assert!(once == run("again"), "the same bytes");
+    let (page, summary) = once;
+    let summary: RunSummary = serde_json::from_str(&summary).unwrap();
+    let received = summary.flows[0].receiver.unwrap();
+    assert!(received.out_of_order_segments > 0 && received.segments.is_none(), "{received:?}");
+    let (_, receivers) = page.split_once("<summary>Receivers</summary>").unwrap();
+    assert!(receivers.contains(&format!(">{}<", received.out_of_order_segments)), "{receivers}");
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl<'a> Scene<'a> {
         for (end, timeouts) in ends.into_iter().zip(self.probes.timeouts()) {
             record.flows.push(FlowEnd { timeouts: timeouts.into(), ..end });
         }
+        record.receiver_programs = receivers.counted()?;
         let end_s = self.plan.duration_ns as f64 / 1e9;
         if let Some(agents) = &mut agents {
             record.faults.extend(agents.faults()?);

@@ -5,8 +5,9 @@
 
 use anyhow::{Context, Result};
 use hotcc::cgroup::cgroup2_root;
-use hotcc::rx::{self, Method, Request};
+use hotcc::rx::{self, Counters, Method, Request};
 use hotcc_lab_proto::plan::{Plan, RxMethod};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,11 @@ const THREADS: &str = "cgroup.threads";
 
 /// The loaded methods, each with its cgroup. They are unloaded when the value is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Receivers(Vec<(Method, PathBuf)>);
+pub(super) struct Receivers {
+    loaded: Vec<(Method, PathBuf)>,
+    /// The counters, which outlive the programs, before the run.
+    before: BTreeMap<String, u64>,
+}
 
 impl Receivers {
     /// Loads the methods that the plan's hosts use.
@@ -25,7 +30,20 @@ impl Receivers {
                 receivers.add(method(rx))?;
             }
         }
+        receivers.before = counters()?;
         Ok(receivers)
+    }
+
+    /// Returns what the programs counted since they were loaded; empty if none is loaded.
+    pub fn counted(&self) -> Result<BTreeMap<String, u64>> {
+        if self.loaded.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let since = |(name, count): (String, u64)| {
+            let before = self.before.get(&name).copied().unwrap_or_default();
+            (name, count.saturating_sub(before))
+        };
+        Ok(counters()?.into_iter().map(since).collect())
     }
 
     fn add(&mut self, method: Method) -> Result<()> {
@@ -34,7 +52,7 @@ impl Receivers {
         write(&root.join("cgroup.procs"), "0")?;
         let path = root.join(format!("hotcc-lab-{}", method.name()));
         fs::create_dir(&path).with_context(|| format!("cannot create the cgroup {}", path.display()))?;
-        self.0.push((method, path.clone()));
+        self.loaded.push((method, path.clone()));
         write(&path.join("cgroup.type"), "threaded")?;
         let profile = "default".to_owned();
         rx::load(&Request { method, cgroup: Some(path), profile, set: Vec::new() })?;
@@ -43,8 +61,14 @@ impl Receivers {
 
     /// Returns the cgroup for the sockets of a host that uses this method.
     pub fn group(&self, rx: RxMethod) -> Option<&Path> {
-        self.0.iter().find(|(loaded, _)| *loaded == method(rx)).map(|(_, path)| path.as_path())
+        self.loaded.iter().find(|(loaded, _)| *loaded == method(rx)).map(|(_, path)| path.as_path())
     }
+}
+
+/// Returns the counters of all receiver programs so far, by name.
+fn counters() -> Result<BTreeMap<String, u64>> {
+    let Some(counters) = rx::counters()? else { return Ok(BTreeMap::new()) };
+    serde_json::from_value(serde_json::to_value(Counters(counters))?).context("the counters are not numbers")
 }
 
 fn method(rx: RxMethod) -> Method {
@@ -65,7 +89,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 impl Drop for Receivers {
     fn drop(&mut self) {
-        for (method, path) in &self.0 {
+        for (method, path) in &self.loaded {
             if let Err(error) = rx::unload(*method) {
                 eprintln!("cannot unload {}: {error:#}", method.name());
             }

@@ -5,7 +5,7 @@ use super::receivers::{Receivers, join};
 use anyhow::{Context, Result, anyhow};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_lab_proto::plan::{FIRST_FLOW_PORT, Pace, Plan, PlannedFlow};
-use hotcc_lab_proto::run_record::FlowEnd;
+use hotcc_lab_proto::run_record::{FlowEnd, ReceiverEnd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, getsockopt, setsockopt, sockopt};
@@ -45,7 +45,10 @@ struct Shared {
     received: AtomicU64,
     /// Time at which the receiver had all wanted bytes; 0 until then.
     complete_ns: AtomicU64,
+    /// The sender's socket.
     socket: Mutex<Option<TcpStream>>,
+    /// The receiver's socket.
+    accepted: Mutex<Option<TcpStream>>,
     end: Mutex<Option<FlowEnd>>,
     error: Mutex<Option<String>>,
     stopped: std::sync::atomic::AtomicBool,
@@ -79,6 +82,7 @@ impl Traffic {
                 received: AtomicU64::new(0),
                 complete_ns: AtomicU64::new(0),
                 socket: Mutex::default(),
+                accepted: Mutex::default(),
                 end: Mutex::default(),
                 error: Mutex::default(),
                 stopped: false.into(),
@@ -117,9 +121,14 @@ impl Traffic {
             complete: shared.bytes_wanted.is_none_or(|_| complete_ns > 0),
             ..FlowEnd::default()
         };
-        if let Some(socket) = locked(&shared.socket).take() {
+        let sender = locked(&shared.socket).take();
+        let sent = sender.as_ref().and_then(|socket| tcp_info(socket).ok());
+        if let Some(received) = locked(&shared.accepted).take().and_then(|socket| tcp_info(&socket).ok()) {
+            ended.receiver = Some(receiver_end(&received, sent.as_ref()));
+        }
+        if let Some(socket) = sender {
             ended.cc = congestion_control(&socket).unwrap_or(ended.cc);
-            ended.retransmits = u64::from(retransmits(&socket).unwrap_or_default());
+            ended.retransmits = sent.map_or(0, |info| info.tcpi_total_retrans.into());
             // a reset, because data that are still in the buffer must not compete with other flows
             let abort = nix::libc::linger { l_onoff: 1, l_linger: 0 };
             let _ = setsockopt(&socket, sockopt::Linger, &abort);
@@ -146,24 +155,35 @@ fn congestion_control(socket: &TcpStream) -> nix::Result<String> {
     Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
 }
 
-/// Reads `tcpi_total_retrans`, whose offset in `struct tcp_info` is part of the kernel's ABI.
-fn retransmits(socket: &TcpStream) -> Result<u32> {
-    const TOTAL_RETRANS: usize = 100;
-    let mut info = [0u8; 104];
-    let mut length = info.len() as nix::libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into the buffer, which is that long.
+/// Returns the kernel's `tcp_info`. Fields that the kernel does not have are zero.
+fn tcp_info(socket: &TcpStream) -> nix::Result<nix::libc::tcp_info> {
+    // SAFETY: all fields are integers, for which zero is a value.
+    let mut info: nix::libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&info) as nix::libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes into the structure, which is that long.
     let code = unsafe {
         nix::libc::getsockopt(
             socket.as_raw_fd(),
             nix::libc::IPPROTO_TCP,
             nix::libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
+            (&raw mut info).cast(),
             &raw mut length,
         )
     };
     nix::errno::Errno::result(code)?;
-    let field = info.get(TOTAL_RETRANS..TOTAL_RETRANS + 4).context("a short tcp_info")?;
-    Ok(u32::from_ne_bytes(field.try_into()?))
+    Ok(info)
+}
+
+fn receiver_end(received: &nix::libc::tcp_info, sent: Option<&nix::libc::tcp_info>) -> ReceiverEnd {
+    ReceiverEnd {
+        segments: Some(received.tcpi_segs_in.into()),
+        data_segments: received.tcpi_data_segs_in.into(),
+        out_of_order_segments: received.tcpi_rcv_ooopack.into(),
+        bytes: received.tcpi_bytes_received,
+        last_window_bytes: sent.map(|info| info.tcpi_snd_wnd.into()),
+        window_limited_us: sent.map(|info| info.tcpi_rwnd_limited),
+        ece_segments: sent.map(|info| info.tcpi_delivered_ce.into()),
+    }
 }
 
 fn spawn(name: &str, shared: &Arc<Shared>, work: impl FnOnce(&Shared) -> Result<()> + Send + 'static) -> Result<()> {
@@ -196,7 +216,10 @@ fn start_tcp(
     spawn("receiver", shared, move |shared| {
         let (socket, _) = listener.accept()?;
         drop(listener);
-        receive(&socket, shared, MsgFlags::MSG_TRUNC)
+        *locked(&shared.accepted) = Some(socket.try_clone()?);
+        let received = receive(&socket, shared, MsgFlags::MSG_TRUNC);
+        let _ = socket.shutdown(Shutdown::Both); // closes the connection; `stop` still reads the counters
+        received
     })?;
     let (flow, zeros) = (flow.clone(), Arc::clone(zeros));
     let (namespace, group) = (sender.host.file()?, sender.group.map(Path::to_owned));

@@ -79,6 +79,7 @@ pub(super) fn summary(
         ce_marks: count(&PacketRecord::marked),
         retransmits: end.retransmits,
         timeouts: end.timeouts,
+        receiver: end.receiver,
         convergence_s: convergence_s(&progress, flow.start_ns, end_ns, throughput_bps),
         recovery_s: narrowest
             .map(|(link, _)| recoveries(planned, link, &progress, flow.start_ns, end_ns, &capacities[link]))

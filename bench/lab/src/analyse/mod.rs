@@ -101,6 +101,7 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
         invalid: invalid(measured, &busy),
         busy_max: busy.iter().copied().fold(0.0, f64::max),
         busy_mean: if busy.is_empty() { 0.0 } else { busy.iter().sum::<f64>() / busy.len() as f64 },
+        receiver_programs: measured.record.receiver_programs.clone(),
         jain: jain(flows.iter().filter(|f| f.cc != "udp").map(|f| f.throughput_bps)),
         flows,
         bounds: if planned.bounds { bounds::bounds(plan) } else { Vec::new() },

@@ -64,6 +64,7 @@ pub fn run(case: BTreeMap<String, String>, seed: u64, flows: Vec<FlowSummary>) -
         flows,
         bounds: Vec::new(),
         links: vec![LinkSummary { name: "radio:gnb>ue".to_owned(), utilisation: Some(0.9), ..LinkSummary::default() }],
+        receiver_programs: BTreeMap::new(),
         jain: 0.98,
         events: Vec::new(),
     }

@@ -2,7 +2,8 @@
 
 use crate::fixture::{self, case, flow, manifest, run};
 use crate::markup;
-use hotcc_lab::results::RunId;
+use hotcc_lab::results::{FlowSummary, RunId};
+use hotcc_lab_proto::run_record::ReceiverEnd;
 use std::fs;
 use std::path::Path;
 
@@ -65,6 +66,35 @@ fn flows_of_a_congestion_control_are_averaged_and_others_kept_apart() {
     assert_eq!(row(&html, "a-2 (dtcp)")[..5], ["all", "a-2 (dtcp)", "14", "28", "50"]);
     assert!(!html.contains("<th scope=\"row\">udp</th>"));
     assert_eq!(row(&html, "noise (udp)")[2], "1");
+}
+
+#[test]
+fn receivers_and_their_programs_have_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let receiver = ReceiverEnd {
+        data_segments: 2000,
+        out_of_order_segments: 7,
+        bytes: 2_896_000,
+        window_limited_us: Some(1500),
+        ..ReceiverEnd::default()
+    };
+    let counted = FlowSummary { receiver: Some(receiver), ..flow("main", "dtcp", 10.0, 30.0) };
+    let mut one = run(case(&[]), 1, vec![counted, flow("noise", "udp", 1.0, 60.0)]);
+    fixture::write(dir.path(), std::slice::from_ref(&one));
+    let html = page(dir.path());
+    let (_, receivers) = html.split_once("<summary>Receivers</summary>").unwrap();
+    // the segments without data, the window and the marks were not counted
+    let cells = ["all", "main (dtcp)", "–", "2000", "7", "2.896", "–", "1.5", "–", "1"];
+    assert_eq!(row(receivers, "main (dtcp)"), cells);
+    assert!(!receivers.contains("noise (udp)") && !html.contains("Receiver programs"));
+
+    one.receiver_programs = [("hints_made", 12), ("hints_sent", 36), ("clamps_set", 0)]
+        .map(|(name, count)| (name.to_owned(), count))
+        .into();
+    fixture::write(dir.path(), &[one]);
+    let html = page(dir.path());
+    let (_, programs) = html.split_once("<summary>Receiver programs</summary>").unwrap();
+    assert_eq!(row(programs, "all hosts"), ["all", "all hosts", "12", "36", "1"]);
 }
 
 #[test]

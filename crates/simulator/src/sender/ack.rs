@@ -58,6 +58,9 @@ impl Sender {
             self.clean(prior_una, prior_highest, &sacked, &mut flags);
             self.rack_update_window();
         }
+        if flags.ece {
+            self.delivered_ece += u64::from(self.sock.delivered.wrapping_sub(delivered));
+        }
         self.share_sequence();
         if self.timers.probe_end.is_some() {
             self.process_probe_ack(ack.cumulative, &flags);

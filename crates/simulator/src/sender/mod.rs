@@ -51,6 +51,7 @@ impl Sender {
             next: 0,
             written: 0,
             window_end: u64::MAX >> 1,
+            delivered_ece: 0,
             small_end: 0,
             echo_ms: None,
             first_sent_ns: 0,
@@ -112,6 +113,11 @@ impl Sender {
     /// Returns the number of retransmissions and the number of timeouts.
     pub fn repeats(&self) -> (u64, u64) {
         (self.sock.total_retrans.into(), self.timers.timeouts)
+    }
+
+    /// Returns the number of segments that were acknowledged with ECE.
+    pub fn ece_segments(&self) -> u64 {
+        self.delivered_ece
     }
 
     /// `tcp_update_pacing_rate`: sets the rate to twice the window per RTT in slow start, and 1.2 times later.

@@ -46,6 +46,8 @@ pub(crate) struct Sender {
     pub(super) written: u64,
     /// The byte after the receiver's window.
     pub(super) window_end: u64,
+    /// Segments that were acknowledged with ECE (`delivered_ce`).
+    pub(super) delivered_ece: u64,
     /// The byte after the last small segment (`snd_sml`).
     pub(super) small_end: u64,
     pub(super) echo_ms: Option<u32>,

@@ -32,6 +32,7 @@ fn every_algorithm_on(name: &str, test: &str) {
     let column = matrix::run(&kernel, soak::times(3_000_000), &mut |line| eprintln!("{line}"));
     println!("{}", matrix::table(std::slice::from_ref(&column)));
     let rows = column.rows.unwrap();
+    assert!(rows.iter().any(|row| row.algorithm == "bbr3"), "the peer is there, too");
     assert!(rows.len() >= hotcc_bpf::ALGOS.len());
     for row in &rows {
         assert!(row.passed(), "{} on {}: {:?}", row.algorithm, column.release, row.steps);

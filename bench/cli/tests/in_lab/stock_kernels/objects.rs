@@ -1,4 +1,4 @@
-//! Object files as congestion controls of scenarios, and flows that TCP paces, on a stock kernel.
+//! Object files and a peer as congestion controls of scenarios, and flows that TCP paces, on a stock kernel.
 
 use crate::common::machine::{Processor, stock_kernel};
 use hotcc_lab::results::Results;
@@ -18,6 +18,8 @@ name = "even"
 name = "burst"
 [[host]]
 name = "user"
+[[host]]
+name = "peer"
 [[link]]
 name = "even"
 between = ["server", "even"]
@@ -33,6 +35,16 @@ name = "user"
 between = ["server", "user"]
 both = { delay_ms = 20 }
 forward = { rate = "10Mbit/s", queue = "100packets" }
+[[link]]
+name = "peer"
+between = ["server", "peer"]
+both = { delay_ms = 20 }
+forward = { rate = "10Mbit/s", queue = "100packets" }
+[[flow]]
+name = "peer"
+from = "server"
+to = "peer"
+cc = "bbr3"
 [[flow]]
 name = "even"
 from = "server"
@@ -98,6 +110,8 @@ fn an_object_file_carries_a_flow_and_pacing_spreads_bursts() {
     assert_eq!(run.invalid, Vec::<String>::new());
     let flow = |name: &str| run.flows.iter().find(|flow| flow.name == name).unwrap();
     assert_eq!(flow("user").cc, "mine");
+    assert_eq!(flow("peer").cc, "bbr3");
+    assert!(flow("peer").throughput_bps > 5e6, "{run:?}");
     assert!(run.events[0].contains("swap mine -> objects/other.o: 1 connections moved"), "{:?}", run.events);
     let series = fs::read_to_string(results.directory.join("all/seed-1/flows.csv")).unwrap();
     let windows: Vec<&str> =

@@ -50,6 +50,8 @@ fn keep_the_queues_short(kernels: &[&str], test: &str) {
             println!("{kernel}, {:?}: {delay_ms} ms", run.run.case);
             // with autotuning the delay is 460 ms
             assert!(run.invalid.is_empty() && delay_ms < 150.0, "{kernel}: {:?}: {delay_ms} ms", run.run);
+            let counter = if run.run.case["rx"] == "arwa" { "hints_applied" } else { "clamps_set" };
+            assert!(run.receiver_programs[counter] > 0, "{kernel}: {:?}", run.receiver_programs);
         }
         assert_eq!(results.runs.len(), 2, "{kernel}");
     }

@@ -151,11 +151,20 @@ fn results_are_identical_on_a_busy_machine_and_with_parallel_runs() {
         let differ: Vec<_> =
             alone.iter().filter_map(|(path, content)| difference(path, content, &beside[path])).collect();
         assert!(differ.is_empty(), "on {}, alone and beside others:\n{}", kernel.release, differ.join("\n"));
+        let page = String::from_utf8_lossy(&alone["report.html"]);
+        let (_, receivers) = page.split_once("<summary>Receivers</summary>").unwrap();
         for summary in summaries(&alone) {
             assert_eq!(summary.invalid, Vec::<String>::new());
             let flow = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap();
             assert!(flow("main").throughput_bps > 1e6, "{summary:?}");
             assert!(flow("main").losses > 0 && flow("main").retransmits > 0, "{summary:?}");
+            let received = flow("main").receiver.unwrap();
+            assert!(received.out_of_order_segments > 0, "{received:?}");
+            assert!(received.segments > Some(received.data_segments), "the handshake has no data: {received:?}");
+            assert!(received.bytes >= flow("main").bytes && received.last_window_bytes > Some(0), "{received:?}");
+            assert!(receivers.contains(&format!(">{}<", received.out_of_order_segments)), "{receivers}");
+            assert_eq!(flow("measured").receiver.unwrap().bytes, 200_000);
+            assert_eq!(flow("background").receiver, None);
             assert_eq!(flow("measured").bytes, 200_000);
             assert_eq!(flow("measured").complete, Some(true));
             // at least one ACK for each two of its segments
