@@ -4,8 +4,11 @@
 mod common;
 #[path = "common/exported.rs"]
 mod exported;
+#[path = "common/fed.rs"]
+mod fed;
 use common::*;
 use exported::{Process, exporter, scrape, started_by, value};
+use fed::Fed;
 use hotcc_abi::radio::{Capacity, IndexKey, PackedSinr, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
@@ -310,11 +313,12 @@ fn radio_links_are_shown_up_to_the_limit() {
 #[test]
 fn promtool_accepts_the_page() {
     const NAME: &str = "promtool_accepts_the_page";
-    let Some(_test) = kernel_test(NAME, &["dtcp_lint"]) else { return };
+    let Some(_test) = kernel_test(NAME, &["crest_lint"]) else { return };
     if !installed(NAME, PROMTOOL) {
         return;
     }
-    ok(&["load", "dtcp", "--as", "dtcp_lint"]);
+    ok(&["load", "crest", "--as", "crest_lint"]);
+    let _open = Connection::new("crest_lint");
     let _links = RadioLinks::new();
     let (_process, address) = exporter(&[]);
     metrics::check(address).unwrap();
@@ -433,11 +437,12 @@ fn a_prometheus_with_native_histograms_scrapes_them() {
 #[test]
 fn a_real_prometheus_scrapes_it() {
     const NAME: &str = "a_real_prometheus_scrapes_it";
-    let Some(test) = kernel_test(NAME, &["dtcp_prom"]) else { return };
+    let Some(test) = kernel_test(NAME, &["dtcp_prom", "crest_prom"]) else { return };
     if !installed(NAME, PROMETHEUS) {
         return;
     }
     ok(&["load", "dtcp", "--as", "dtcp_prom"]);
+    ok(&["load", "crest", "--as", "crest_prom"]);
     let (_exporter, address) = exporter(&[]);
     let prometheus = Prometheus::start(&test, address, &[]);
     let query = |expression: &str| prometheus.query(expression);
@@ -452,6 +457,10 @@ fn a_real_prometheus_scrapes_it() {
     }
     let _links = RadioLinks::new();
     let _open = Connection::new("dtcp_prom");
+    let fed = Fed::new("127.0.0.1/32", 60_000);
+    fed.publish(25.0, 20.0, 0);
+    let mut reads_signal = Connection::new("crest_prom");
+    reads_signal.send(64 << 20);
     for (panel, expression) in dashboard() {
         wait_for(&format!("data for {panel}: {expression}"), || {
             Connection::new("dtcp_prom").send(1000);
