@@ -4,11 +4,8 @@
 mod common;
 #[path = "common/exported.rs"]
 mod exported;
-#[path = "common/fed.rs"]
-mod fed;
 use common::*;
 use exported::{Process, exporter, scrape, started_by, value};
-use fed::Fed;
 use hotcc_abi::radio::{Capacity, IndexKey, PackedSinr, sinr_to_q8};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::RadioSlots;
@@ -457,10 +454,7 @@ fn a_real_prometheus_scrapes_it() {
     }
     let _links = RadioLinks::new();
     let _open = Connection::new("dtcp_prom");
-    let fed = Fed::new("127.0.0.1/32", 60_000);
-    fed.publish(25.0, 20.0, 0);
-    let mut reads_signal = Connection::new("crest_prom");
-    reads_signal.send(64 << 20);
+    let _with_state = Connection::new("crest_prom");
     for (panel, expression) in dashboard() {
         wait_for(&format!("data for {panel}: {expression}"), || {
             Connection::new("dtcp_prom").send(1000);

@@ -299,8 +299,12 @@ impl Page<'_> {
     }
 
     fn info<'l>(&mut self, name: &str, help: &str, sets: impl IntoIterator<Item = Labels<'l>>) -> fmt::Result {
-        let samples = sets.into_iter().map(|labels| (Vec::new(), labels));
-        self.family((name, help, MetricType::Info), samples, |mut e, labels| e.encode_info(&labels))
+        let mut sets = sets.into_iter().peekable();
+        if sets.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Info)?;
+        sets.try_for_each(|labels| family.encode_info(&labels))
     }
 
     fn algorithms(&mut self, all: &[Algorithm]) -> fmt::Result {

@@ -131,6 +131,7 @@ fn algorithms_and_commands() {
         # TYPE hotcc_build info
         # TYPE hotcc_algorithm info
         hotcc_algorithm_info{cc="dtcp",object="/o\"dd\\p\nath",profile="paper"} 1
+        hotcc_algorithm_info{cc="idle",object="/o\"dd\\p\nath",profile="paper"} 1
         hotcc_algorithm_loaded{cc="idle"} 1
         hotcc_algorithm_serving_since_seconds{cc="dtcp"} 1700000000.5
         hotcc_algorithm_swaps{cc="dtcp"} 2
