@@ -53,7 +53,7 @@
 /*
  * After FIELD of an unsigned field: the exporter adds it up over the open connections. EXPORT_SUM is for a field whose
  * unit is "1/N": the sum is divided by N. EXPORT_COUNTS is for a field that has few values: `names` has their names
- * from 0 on, separated by commas, and the exporter counts the connections of each; the last name includes larger values.
+ * from 0 on, separated by commas. The exporter counts the connections of each; the last one includes larger values.
  */
 #define EXPORT_SUM HOTCC_TAG("hotcc:export")
 #define EXPORT_COUNTS(names) HOTCC_TAG("hotcc:export|names=" names)
