@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn all_exported_fields_of_the_algorithms_have_room() {
         for object in hotcc_bpf::ALGOS {
-            let state = Source::builtin(object).open().unwrap().describe().state;
+            let state = Source::builtin(object).open().unwrap().description.state;
             let tagged = state.iter().filter(|field| field.export.is_some()).count();
             assert_eq!(exported(&state).count(), tagged, "{}", object.name);
         }
