@@ -38,11 +38,11 @@ struct crest_signal {
 			   "capacity in 2^20 kbit/s, or efficiency in bit/s/Hz, at their ends, likewise");
 	struct radio_ref radio;
 	u16 level FIELD("log2(segment/s) / 1024", "rate over reading, averaged; 0: not known yet");
-	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast");
-	u16 error_without FIELD("1/8192", "mean square of log2 of the rate over the last rate");
+	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast") EXPORT_SUM;
+	u16 error_without FIELD("1/8192", "mean square of log2 of the rate over the last rate") EXPORT_SUM;
 	u16 other_level FIELD("log2(segment/s) / 1024", "of the other kind of signal, as it was when that was used");
 	u16 other_error FIELD("1/8192", "likewise");
-	u8 weight FIELD("1/256", "how far the signal's forecast is believed");
+	u8 weight FIELD("1/256", "how far the signal's forecast is believed") EXPORT_SUM;
 	u8 busy FIELD("", "bit map of the last eight slices: whether there was a queue, the newest in bit 0");
 	struct path_ref path;
 };

@@ -45,7 +45,8 @@ struct crest {
 	u16 entry_rtt FIELD("us / 64", "RTT of the last probe; in COMPETE, before the probe that led to it");
 	u16 burst FIELD("permille", "share of the least RTT that is added to the queue wanted");
 	u16 round_lost FIELD("segments", "lost before the round, modulo 65536");
-	u8 phase FIELD("", "0 START, 1 CRUISE, 2 PROBE, 3 REFILL, 4 COMPETE, 5 RECHECK, 6 MOVED");
+	u8 phase FIELD("", "0 START, 1 CRUISE, 2 PROBE, 3 REFILL, 4 COMPETE, 5 RECHECK, 6 MOVED")
+		EXPORT_COUNTS("START,CRUISE,PROBE,REFILL,COMPETE,RECHECK,MOVED");
 	u8 empty FIELD("RTT / 8", "time without a queue");
 	u8 rounds FIELD("rounds", "of a queue that others may own; in other phases, since their start");
 	u8 stood FIELD("rounds", "of such a queue before the probe; in COMPETE, since the last loss");

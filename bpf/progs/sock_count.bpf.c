@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Counts the open TCP sockets of one network namespace by congestion control, and by version of it, with the
- * distributions of window, RTT and delivery rate. Runs on demand; adds up over the namespaces visited.
+ * distributions of window, RTT and delivery rate, and the fields of the algorithm's state that it exports. Runs on
+ * demand; adds up over the namespaces visited.
  */
 #include <hotcc/fixed.h>
 #include "sockets.h"
@@ -15,6 +16,29 @@ struct log2_histogram {
 	u64 sum;
 };
 
+#define EXPORTED_FIELDS 8
+#define EXPORTED_COUNTS 32
+
+/* A field of an algorithm's per-flow state, added up in `exported` of its group. */
+struct exported_field {
+	u8 offset; /* in icsk_ca_priv */
+	u8 size;   /* in bytes; 0: no further fields */
+	u8 first;  /* place of its sum, or of the count of connections where it is 0; those of larger values follow */
+	u8 counts; /* number of these counts; 0: a sum */
+};
+
+struct exported_fields {
+	struct exported_field all[EXPORTED_FIELDS];
+};
+
+/* By the id of the struct_ops map. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, struct exported_fields);
+} fields SEC(".maps");
+
 struct group {
 	struct socket_cc cc;
 	u32 pad;
@@ -23,6 +47,8 @@ struct group {
 	struct log2_histogram cwnd_segments;
 	struct log2_histogram srtt_us;
 	struct log2_histogram delivery_kbps;
+	u64 exported[EXPORTED_COUNTS];
+	struct exported_fields fields;
 };
 
 /* By the address of the ops table: reading a name for each socket would cost more than counting. */
@@ -34,6 +60,7 @@ struct {
 } groups SEC(".maps");
 
 static struct group fresh;
+static u8 state[ICSK_CA_PRIV_SIZE + sizeof(u64)]; /* of the socket at hand, padded for reads of whole words */
 
 /* One walk at a time: nothing here is shared between CPUs. */
 static __always_inline void tally(struct log2_histogram *h, u64 value)
@@ -48,11 +75,34 @@ static __always_inline struct group *group_of(struct tcp_sock *tp)
 {
 	u64 ops = (u64)tp->inet_conn.icsk_ca_ops;
 	struct group *g = bpf_map_lookup_elem(&groups, &ops);
+	const struct exported_fields none = {}, *found;
 
 	if (g || !ops || !read_socket_cc(tp, &fresh.cc))
 		return g;
+	found = bpf_map_lookup_elem(&fields, &fresh.cc.map_id);
+	fresh.fields = found ? *found : none;
 	bpf_map_update_elem(&groups, &ops, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&groups, &ops);
+}
+
+static __always_inline void export_state(struct group *g, const struct tcp_sock *tp)
+{
+	if (!g->fields.all[0].size)
+		return;
+	bpf_probe_read_kernel(state, ICSK_CA_PRIV_SIZE, tp->inet_conn.icsk_ca_priv);
+	for (u32 i = 0; i < EXPORTED_FIELDS; i++) {
+		struct exported_field f = g->fields.all[i];
+		u64 value;
+
+		if (!f.size || f.size > sizeof(value) || f.offset >= ICSK_CA_PRIV_SIZE)
+			return;
+		__builtin_memcpy(&value, &state[f.offset], sizeof(value));
+		value &= ~0ULL >> (64 - 8 * f.size);
+		if (f.counts)
+			++g->exported[(f.first + min(value, f.counts - 1ULL)) & (EXPORTED_COUNTS - 1)];
+		else
+			g->exported[f.first & (EXPORTED_COUNTS - 1)] += value;
+	}
 }
 
 SEC("iter/tcp") int count_flows(struct bpf_iter__tcp *ctx)
@@ -90,5 +140,6 @@ SEC("iter/tcp") int count_flows(struct bpf_iter__tcp *ctx)
 	rate = rate_bytes_per_s((u64)delivered * mss, interval_us);
 	if (rate)
 		tally(&g->delivery_kbps, rate / 125);
+	export_state(g, tp);
 	return 0;
 }

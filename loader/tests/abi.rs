@@ -4,6 +4,7 @@
 use hotcc::policy::figures::FiguresEntry;
 use hotcc::policy::layout;
 use hotcc::sockets::count::{CountedGroup, GroupCounts};
+use hotcc::sockets::exported::ExportedField;
 use hotcc::sockets::learned::Learned;
 use hotcc_abi::{border, hint, histogram, path, pep, radio, rx, stats};
 use libbpf_rs::btf::types::{MemberAttr, Struct};
@@ -213,6 +214,7 @@ fn socket_groups() {
     // the C structure has map id and name in a nested structure, and the counts inline
     let (size, group) = members(&btf, "group");
     let (whose, counts) = group.split_at(2);
+    let (counts, exported) = counts.split_at(counts.len() - 2);
     let at = |name: &str, offset: usize| (name.to_owned(), offset);
     assert_eq!(size, size_of::<CountedGroup>());
     assert_eq!(whose, [at("cc", offset_of!(CountedGroup, map_id)), at("pad", offset_of!(CountedGroup, pad))]);
@@ -226,6 +228,9 @@ fn socket_groups() {
         at("delivery_kbps", offset_of!(GroupCounts, delivery_kbps)),
     ];
     assert_eq!(counts, rust);
+    let rust = [at("exported", offset_of!(CountedGroup, exported)), at("fields", offset_of!(CountedGroup, fields))];
+    assert_eq!(exported, rust);
+    same_layout!(&btf, "exported_field", ExportedField, offset, size, first, counts);
     let cc = [at("map_id", offset_of!(CountedGroup, map_id)), at("name", offset_of!(CountedGroup, name))];
     assert_eq!(members(&btf, "socket_cc").1, cc);
     same_layout!(&btf, "log2_histogram", histogram::Log2Histogram, buckets, sum);

@@ -310,11 +310,12 @@ fn radio_links_are_shown_up_to_the_limit() {
 #[test]
 fn promtool_accepts_the_page() {
     const NAME: &str = "promtool_accepts_the_page";
-    let Some(_test) = kernel_test(NAME, &["dtcp_lint"]) else { return };
+    let Some(_test) = kernel_test(NAME, &["crest_lint"]) else { return };
     if !installed(NAME, PROMTOOL) {
         return;
     }
-    ok(&["load", "dtcp", "--as", "dtcp_lint"]);
+    ok(&["load", "crest", "--as", "crest_lint"]);
+    let _open = Connection::new("crest_lint");
     let _links = RadioLinks::new();
     let (_process, address) = exporter(&[]);
     metrics::check(address).unwrap();
@@ -433,11 +434,12 @@ fn a_prometheus_with_native_histograms_scrapes_them() {
 #[test]
 fn a_real_prometheus_scrapes_it() {
     const NAME: &str = "a_real_prometheus_scrapes_it";
-    let Some(test) = kernel_test(NAME, &["dtcp_prom"]) else { return };
+    let Some(test) = kernel_test(NAME, &["dtcp_prom", "crest_prom"]) else { return };
     if !installed(NAME, PROMETHEUS) {
         return;
     }
     ok(&["load", "dtcp", "--as", "dtcp_prom"]);
+    ok(&["load", "crest", "--as", "crest_prom"]);
     let (_exporter, address) = exporter(&[]);
     let prometheus = Prometheus::start(&test, address, &[]);
     let query = |expression: &str| prometheus.query(expression);
@@ -452,6 +454,7 @@ fn a_real_prometheus_scrapes_it() {
     }
     let _links = RadioLinks::new();
     let _open = Connection::new("dtcp_prom");
+    let _with_state = Connection::new("crest_prom");
     for (panel, expression) in dashboard() {
         wait_for(&format!("data for {panel}: {expression}"), || {
             Connection::new("dtcp_prom").send(1000);

@@ -95,7 +95,7 @@ struct radio_ref {
 	u32 generation FIELD("", "index generation of the look-up, plus one");
 	u16 slot FIELD("", "line in radio_slots, 0: none");
 	u8 cell FIELD("", "generation of the cell, modulo 256, as far as the flow followed it");
-	u8 kind FIELD("", "latest signal used: 0 none, 1 SINR, 2 capacity");
+	u8 kind FIELD("", "latest signal used: 0 none, 1 SINR, 2 capacity") EXPORT_COUNTS("none,sinr,capacity");
 };
 
 enum radio_kind { RADIO_NONE, RADIO_SINR, RADIO_CAPACITY };

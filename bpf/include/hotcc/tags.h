@@ -51,6 +51,14 @@
 #define FIELD(unit, help_text) HOTCC_TAG("hotcc:field|unit=" unit "|help=" help_text)
 
 /*
+ * After FIELD of an unsigned field: the exporter adds it up over the open connections. EXPORT_SUM is for a field whose
+ * unit is "1/N": the sum is divided by N. EXPORT_COUNTS is for a field that has few values: `names` has their names
+ * from 0 on, separated by commas. The exporter counts the connections of each; the last one includes larger values.
+ */
+#define EXPORT_SUM HOTCC_TAG("hotcc:export")
+#define EXPORT_COUNTS(names) HOTCC_TAG("hotcc:export|names=" names)
+
+/*
  * The per-flow state. It must fit icsk_ca_priv, and the object's BTF must contain its type: the pointer in .rodata
  * ensures that.
  */

@@ -7,6 +7,7 @@ use crate::canary::Status;
 use crate::policy::Shown;
 use crate::policy::figures::{RuleStats, Stats};
 use crate::sockets::count::{Group, version_label};
+use crate::sockets::exported::StateCounts;
 use hotcc_abi::histogram::{LOG2_BUCKETS, Log2Histogram};
 use hotcc_abi::radio::IndexKey;
 use hotcc_abi::rx::RxCounters;
@@ -60,6 +61,8 @@ pub struct Sockets {
     pub srtt_us: Log2Histogram,
     /// Latest delivery rates, kbit/s.
     pub delivery_kbps: Log2Histogram,
+    /// Exported fields of the algorithm's state.
+    pub state: StateCounts,
 }
 
 /// One radio link, as an algorithm would read it now.
@@ -126,7 +129,13 @@ pub struct Snapshot {
 #[must_use]
 pub fn by_label(groups: &[Group], ours: &[Algorithm], max_others: usize) -> BTreeMap<String, Sockets> {
     let zero = Log2Histogram { buckets: [0; LOG2_BUCKETS], sum: 0 };
-    let empty = Sockets { by_version: BTreeMap::new(), cwnd_segments: zero, srtt_us: zero, delivery_kbps: zero };
+    let empty = Sockets {
+        by_version: BTreeMap::new(),
+        cwnd_segments: zero,
+        srtt_us: zero,
+        delivery_kbps: zero,
+        state: StateCounts::default(),
+    };
     let current: BTreeMap<&str, u32> = ours.iter().map(|a| (a.name.as_str(), a.map_id)).collect();
     let mut others: Vec<&str> = groups.iter().map(|g| g.cc.as_str()).filter(|cc| !current.contains_key(cc)).collect();
     others.sort_unstable();
@@ -148,6 +157,7 @@ pub fn by_label(groups: &[Group], ours: &[Algorithm], max_others: usize) -> BTre
         add(&mut sockets.cwnd_segments, &group.counts.cwnd_segments);
         add(&mut sockets.srtt_us, &group.counts.srtt_us);
         add(&mut sockets.delivery_kbps, &group.counts.delivery_kbps);
+        sockets.state.add(&group.state);
     }
     labels
 }
@@ -289,8 +299,12 @@ impl Page<'_> {
     }
 
     fn info<'l>(&mut self, name: &str, help: &str, sets: impl IntoIterator<Item = Labels<'l>>) -> fmt::Result {
-        let samples = sets.into_iter().map(|labels| (Vec::new(), labels));
-        self.family((name, help, MetricType::Info), samples, |mut e, labels| e.encode_info(&labels))
+        let mut sets = sets.into_iter().peekable();
+        if sets.peek().is_none() {
+            return Ok(());
+        }
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Info)?;
+        sets.try_for_each(|labels| family.encode_info(&labels))
     }
 
     fn algorithms(&mut self, all: &[Algorithm]) -> fmt::Result {
@@ -347,7 +361,17 @@ impl Page<'_> {
             let sums = all.iter().map(|(cc, s)| (labels([("cc", cc)]), scale.sum(pick(s))));
             self.gauges(sum_name, &format!("Sum of the {what} over open connections"), sums)?;
         }
-        Ok(())
+        let counts = all.iter().flat_map(|(cc, s)| {
+            let by_value = s.state.connections.iter();
+            by_value.map(move |((field, value), n)| (labels([("cc", cc), ("field", field), ("value", value)]), *n))
+        });
+        let help = "Open connections by the value of a field of their algorithm's state";
+        self.gauges("hotcc_open_sockets_by_state", help, counts)?;
+        let sums = all.iter().flat_map(|(cc, s)| {
+            s.state.sums.iter().map(move |(field, sum)| (labels([("cc", cc), ("field", field)]), *sum))
+        });
+        let help = "Sum of a field of their algorithm's state over open connections";
+        self.gauges("hotcc_state_sum_ratio", help, sums)
     }
 
     fn radio(&mut self, links: &Links) -> fmt::Result {

@@ -84,6 +84,7 @@ fn count_sockets(flows: &mut Option<FlowCounter>) -> Result<Vec<Group>> {
         Some(counter) => counter,
         None => FlowCounter::new()?,
     };
+    counter.add_up_states()?;
     let groups = counter.count()?;
     *flows = Some(counter); // a counter that failed is not reused
     Ok(groups)

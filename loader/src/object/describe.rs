@@ -43,6 +43,27 @@ pub struct StateField {
     /// Its place in the state.
     #[serde(skip)]
     pub place: Place,
+    /// How the exporter adds it up; `None` if it does not.
+    #[serde(skip)]
+    pub export: Option<Export>,
+}
+
+/// How the exporter adds up a field of the per-flow state over the open connections.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Export {
+    /// The sum, divided by this.
+    Sum(f64),
+    /// The number of connections of each value from 0 on. These are the values' names.
+    Counts(Vec<String>),
+}
+
+impl Export {
+    fn read(tag: &Fields, unit: &str) -> Option<Self> {
+        match tag.get("names") {
+            Some(names) => Some(Self::Counts(names.split(',').map(str::to_owned).collect())),
+            None => Some(Self::Sum(unit.strip_prefix("1/")?.parse().ok()?)),
+        }
+    }
 }
 
 /// Reads the tags of an object's BTF. If the object has several congestion controls, `table` is the one whose summary
@@ -135,7 +156,10 @@ fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base
         } else if let Some(place) = scalar(ty, offset) {
             let tag = tags.of_member(of.type_id(), index as u32, "field");
             let text = |key: &str| tag.and_then(|t| t.get(key)).cloned().unwrap_or_default();
-            fields.push(StateField { name, unit: text("unit"), help: text("help"), place });
+            let (unit, help) = (text("unit"), text("help"));
+            let tag = tags.of_member(of.type_id(), index as u32, "export");
+            let export = tag.filter(|_| !place.signed).and_then(|tag| Export::read(tag, &unit));
+            fields.push(StateField { name, unit, help, place, export });
         }
     }
 }

@@ -1,12 +1,16 @@
 //! Counts open sockets by congestion control and version.
 
+use super::exported::{Counted, Places, StateCounts, places};
 use super::walk::SocketWalk;
+use crate::object::describe::StateField;
+use crate::registry::Algo;
 use bytemuck::{Pod, Zeroable};
 use hotcc_abi::histogram::Log2Histogram;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Result, Tried};
 use hotcc_host::netns;
 use libbpf_rs::{MapCore, MapFlags};
+use std::collections::BTreeMap;
 
 /// Sockets that run the same version of a congestion control.
 #[derive(Clone, Debug)]
@@ -17,6 +21,8 @@ pub struct Group {
     pub map_id: u32,
     /// Counts and distributions.
     pub counts: GroupCounts,
+    /// Exported fields of the algorithm's state; empty if it is not known what its version exports.
+    pub state: StateCounts,
 }
 
 /// `struct group` of `sock_count`.
@@ -31,6 +37,10 @@ pub struct CountedGroup {
     pub pad: u32,
     /// Counts and distributions.
     pub counts: GroupCounts,
+    /// Exported fields of the state.
+    pub exported: Counted,
+    /// What they are.
+    pub fields: Places,
 }
 
 /// Returns the label of the version that a socket runs, given the id of its struct_ops map (0: none), and that of the
@@ -63,27 +73,54 @@ pub struct GroupCounts {
 
 /// Counts open sockets.
 #[derive(Debug)]
-pub struct FlowCounter(SocketWalk);
+pub struct FlowCounter {
+    walk: SocketWalk,
+    /// The state fields of the pinned versions, by the id of the struct_ops map.
+    states: BTreeMap<u32, Vec<StateField>>,
+}
 
 impl FlowCounter {
     /// Loads the iterator. It ends with this process; nothing is pinned.
     pub fn new() -> Result<Self> {
-        SocketWalk::load("sock_count", |_| Ok(())).map(Self)
+        Ok(Self { walk: SocketWalk::load("sock_count", |_| Ok(()))?, states: BTreeMap::new() })
+    }
+
+    /// Also adds up the fields of their state that algorithms of hotcc's export, as far as their versions are pinned.
+    pub fn add_up_states(&mut self) -> Result<()> {
+        let map = self.walk.map("fields")?;
+        let tried = || "cannot set the fields to be added up".to_owned();
+        let mut states = BTreeMap::new();
+        for algo in Algo::all()? {
+            for version in algo.versions()? {
+                let known = self.states.remove(&version.map_id);
+                // a command may be loading or removing it
+                let Some(state) = known.or_else(|| Some(version.description().ok()?.state)) else { continue };
+                let key = version.map_id.to_ne_bytes();
+                map.update(&key, bytemuck::bytes_of(&places(&state)), MapFlags::ANY).tried(tried)?;
+                states.insert(version.map_id, state);
+            }
+        }
+        for gone in self.states.keys() {
+            map.delete(&gone.to_ne_bytes()).tried(tried)?;
+        }
+        self.states = states;
+        Ok(())
     }
 
     /// Counts now, in the kernel. Returns one entry per congestion control and version.
     pub fn count(&mut self) -> Result<Vec<Group>> {
-        let map = self.0.map("groups")?;
+        let map = self.walk.map("groups")?;
         for key in map.keys() {
             map.delete(&key).tried(|| "cannot reset the socket counts".to_owned())?;
         }
-        netns::in_each(|ns| self.0.run(ns))?;
+        netns::in_each(|ns| self.walk.run(ns))?;
         let mut groups = Vec::new();
         for key in map.keys() {
             let value = map.lookup(&key, MapFlags::empty()).tried(|| "cannot read the socket counts".to_owned())?;
             let group = value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok());
-            if let Some(CountedGroup { map_id, name, counts, .. }) = group {
-                groups.push(Group { cc: text(&name), map_id, counts });
+            if let Some(CountedGroup { map_id, name, counts, exported, .. }) = group {
+                let state = self.states.get(&map_id).map(|state| StateCounts::read(state, &exported));
+                groups.push(Group { cc: text(&name), map_id, counts, state: state.unwrap_or_default() });
             }
         }
         groups.sort_by(|a, b| (&a.cc, a.map_id).cmp(&(&b.cc, b.map_id)));

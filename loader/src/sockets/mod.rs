@@ -2,6 +2,7 @@
 //! them.
 
 pub mod count;
+pub mod exported;
 pub mod flows;
 pub mod learned;
 pub(crate) mod walk;

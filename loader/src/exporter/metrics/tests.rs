@@ -6,6 +6,7 @@ use crate::policy::ShownRule;
 use crate::policy::figures::{FiguresEntry, RuleStats, Stats};
 use crate::policy::layout::Counts;
 use crate::sockets::count::GroupCounts;
+use crate::sockets::exported::StateCounts;
 use bytemuck::Zeroable;
 use hotcc_abi::histogram::Histogram;
 use hotcc_abi::radio::IndexKey;
@@ -24,7 +25,16 @@ fn group(cc: &str, map_id: u32, connections: u64) -> Group {
         srtt_us: histogram(&[(0, 1), (6, 1), (31, 1)], 1_500_000),
         delivery_kbps: histogram(&[(7, 1)], 100),
     };
-    Group { cc: cc.to_owned(), map_id, counts }
+    let field = |value: &str| ("phase".to_owned(), value.to_owned());
+    let state = if cc == "dtcp" {
+        StateCounts {
+            sums: BTreeMap::from([("weight".to_owned(), 0.5)]),
+            connections: BTreeMap::from([(field("START"), 1), (field("PROBE"), connections - 1)]),
+        }
+    } else {
+        StateCounts::default()
+    };
+    Group { cc: cc.to_owned(), map_id, counts, state }
 }
 
 fn ours(name: &str, map_id: u32) -> Algorithm {
@@ -121,6 +131,7 @@ fn algorithms_and_commands() {
         # TYPE hotcc_build info
         # TYPE hotcc_algorithm info
         hotcc_algorithm_info{cc="dtcp",object="/o\"dd\\p\nath",profile="paper"} 1
+        hotcc_algorithm_info{cc="idle",object="/o\"dd\\p\nath",profile="paper"} 1
         hotcc_algorithm_loaded{cc="idle"} 1
         hotcc_algorithm_serving_since_seconds{cc="dtcp"} 1700000000.5
         hotcc_algorithm_swaps{cc="dtcp"} 2
@@ -188,7 +199,10 @@ fn sockets_by_version_and_distributions() {
         hotcc_open_sockets_by_delivery_bytes_per_second{cc="cubic",upper_bound="8000"} 0
         hotcc_open_sockets_by_delivery_bytes_per_second{cc="cubic",upper_bound="16000"} 1
         hotcc_open_sockets_by_delivery_bytes_per_second{cc="cubic",upper_bound="16777216000"} 1
-        hotcc_delivery_sum_bytes_per_second{cc="cubic"} 12500.0"#,
+        hotcc_delivery_sum_bytes_per_second{cc="cubic"} 12500.0
+        hotcc_open_sockets_by_state{cc="dtcp",field="phase",value="START"} 2
+        hotcc_open_sockets_by_state{cc="dtcp",field="phase",value="PROBE"} 3
+        hotcc_state_sum_ratio{cc="dtcp",field="weight"} 1.0"#,
     );
 }
 

@@ -1,0 +1,113 @@
+//! The fields of an algorithm's per-flow state that are added up over the open connections.
+
+use crate::object::describe::{Export, StateField};
+use bytemuck::{Pod, Zeroable};
+use std::collections::BTreeMap;
+
+const FIELDS: usize = 8;
+const COUNTS: usize = 32;
+
+/// `struct exported_field` of `sock_count`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+pub struct ExportedField {
+    /// Offset in the state.
+    pub offset: u8,
+    /// Size in bytes.
+    pub size: u8,
+    /// Place of the sum, or of the first count.
+    pub first: u8,
+    /// Number of counts; 0: a sum.
+    pub counts: u8,
+}
+
+/// What the kernel reads of the state of each connection.
+pub(super) type Places = [ExportedField; FIELDS];
+
+/// The sums and counts that the kernel made.
+pub(super) type Counted = [u64; COUNTS];
+
+/// The exported fields of connections, added up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StateCounts {
+    /// Sums by field.
+    pub sums: BTreeMap<String, f64>,
+    /// Connections by field and name of its value.
+    pub connections: BTreeMap<(String, String), u64>,
+}
+
+impl StateCounts {
+    /// Names what the kernel added up for the algorithm with this state.
+    pub(super) fn read(state: &[StateField], counted: &Counted) -> Self {
+        let mut read = Self::default();
+        for (field, place) in exported(state) {
+            let counts = &counted[usize::from(place.first)..];
+            match &field.export {
+                Some(Export::Sum(one)) => {
+                    read.sums.insert(field.name.clone(), counts[0] as f64 / one);
+                }
+                Some(Export::Counts(names)) => read
+                    .connections
+                    .extend(names.iter().zip(counts).map(|(value, n)| ((field.name.clone(), value.clone()), *n))),
+                None => {}
+            }
+        }
+        read
+    }
+
+    /// Adds those of other connections.
+    pub fn add(&mut self, other: &Self) {
+        for (field, sum) in &other.sums {
+            *self.sums.entry(field.clone()).or_default() += sum;
+        }
+        for (value, n) in &other.connections {
+            *self.connections.entry(value.clone()).or_default() += n;
+        }
+    }
+}
+
+/// Returns the places of the exported fields.
+pub(super) fn places(state: &[StateField]) -> Places {
+    let mut places = Places::default();
+    places.iter_mut().zip(exported(state)).for_each(|(place, (_, found))| *place = found);
+    places
+}
+
+/// Returns the exported fields, as far as the kernel has room for them.
+fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, ExportedField)> {
+    let place = |first: &mut usize, field: &'_ StateField| {
+        let counts = match &field.export {
+            Some(Export::Counts(names)) => names.len(),
+            Some(Export::Sum(_)) => 0,
+            None => return Some(None),
+        };
+        let place = ExportedField {
+            offset: u8::try_from(field.place.offset).ok()?,
+            size: field.place.size as u8,
+            first: *first as u8,
+            counts: u8::try_from(counts).ok()?,
+        };
+        *first += counts.max(1);
+        (*first <= COUNTS).then_some(Some(place))
+    };
+    state
+        .iter()
+        .scan(0, move |first, field| Some(place(first, field)?.map(|place| (field, place))))
+        .flatten()
+        .take(FIELDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Source;
+
+    #[test]
+    fn all_exported_fields_of_the_algorithms_have_room() {
+        for object in hotcc_bpf::ALGOS {
+            let state = Source::builtin(object).open().unwrap().description.state;
+            let tagged = state.iter().filter(|field| field.export.is_some()).count();
+            assert_eq!(exported(&state).count(), tagged, "{}", object.name);
+        }
+    }
+}
