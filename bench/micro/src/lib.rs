@@ -18,6 +18,7 @@ mod run_time;
 mod rx;
 mod sandbox;
 mod scrape;
+mod shared_map;
 mod swap;
 mod throughput;
 mod wire;
@@ -42,11 +43,16 @@ pub struct Measure {
 }
 
 /// All measures, in the order in which they run.
-pub const MEASURES: [Measure; 12] = [
+pub const MEASURES: [Measure; 13] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
         run: ack_cost::run,
+    },
+    Measure {
+        name: shared_map::NAME,
+        about: "CPU time per ACK of crest with a full map of groups, relative to an empty one",
+        run: shared_map::run,
     },
     Measure {
         name: throughput::NAME,

@@ -1,0 +1,138 @@
+//! CPU time per ACK of crest while the map that its flows share is empty, and while it is full of other hosts' records.
+
+use super::awake::Awake;
+use super::options::Options;
+use super::report::{Bound, Finding, significant};
+use super::run_time::run_times_of;
+use super::wire::{Flow, Wire};
+use anyhow::{Context, Result, bail, ensure};
+use hotcc::object::{Loaded, Source};
+use hotcc_abi::pins;
+use hotcc_testbed::netlab::pause;
+use hotcc_testbed::statistics::{mean_ratio, median};
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut, Program};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Name of the measure for `--only`.
+pub const NAME: &str = "shared-map";
+const BOUND: f64 = 1.1;
+const CC: &str = "b_crest";
+/// More than the map holds.
+const RECORDS: u32 = 40_000;
+/// In place of a network namespace in the keys of these records.
+const FOREIGN: [u8; 8] = [0xff; 8];
+const RATE: &str = "100mbit";
+const SSTHRESH: u32 = 64;
+const WARM_UP: Duration = Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(150);
+const MIN_CALLS: f64 = 200.0;
+const ATTEMPTS: usize = 5;
+const STATES: [&str; 2] = ["empty", "full"];
+
+struct Crest {
+    program: u32,
+    _link: Link,
+    loaded: Loaded,
+}
+
+impl Crest {
+    fn load() -> Result<Self> {
+        let embedded = hotcc_bpf::ALGOS.iter().find(|o| o.name == "crest").context("crest is not built in")?;
+        let mut opened = Source::builtin(embedded).open()?;
+        opened.rename(CC)?;
+        std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot create {}", pins::SIGNAL))?;
+        let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
+        let link = loaded.ops()?.attach_struct_ops().context("cannot register crest")?;
+        let program = loaded.object.progs().find(|p| p.name().to_string_lossy().ends_with("cong_control"));
+        let program = Program::id_from_fd(program.context("crest has no cong_control")?.as_fd())?;
+        Ok(Self { program, _link: link, loaded })
+    }
+
+    fn map(&mut self) -> Result<MapMut<'_>> {
+        self.loaded.object.maps_mut().find(|m| m.name() == "crest_groups").context("crest has no map of groups")
+    }
+
+    /// Removes all records; if `full`, then writes more records than the map holds.
+    fn fill(&mut self, full: bool) -> Result<()> {
+        let map = self.map()?;
+        let keys: Vec<Vec<u8>> = map.keys().collect();
+        keys.iter().try_for_each(|key| map.delete(key))?;
+        if full {
+            let keys: Vec<u8> = (0..RECORDS).flat_map(foreign).collect();
+            let values = vec![0; map.value_size() as usize * RECORDS as usize];
+            map.update_batch(&keys, &values, RECORDS, MapFlags::ANY, MapFlags::ANY)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of records, and how many of them are not [`FOREIGN`].
+    fn records(&mut self) -> Result<(usize, usize)> {
+        let keys: Vec<Vec<u8>> = self.map()?.keys().collect();
+        Ok((keys.len(), keys.iter().filter(|key| !key.starts_with(&FOREIGN)).count()))
+    }
+
+    /// Returns the nanoseconds per call in one turn of a new flow. Repeats turns with too few calls.
+    fn turn(&self, wire: &Wire) -> Result<f64> {
+        for _ in 0..ATTEMPTS {
+            let _flow = Flow::start(wire, CC)?;
+            pause(WARM_UP)?;
+            let [before] = run_times_of([self.program]);
+            pause(TURN)?;
+            let [after] = run_times_of([self.program]);
+            let calls = after.0 - before.0;
+            if calls >= MIN_CALLS {
+                return Ok((after.1 - before.1) / calls);
+            }
+            eprintln!("  only {calls} ACKs, retrying");
+        }
+        bail!(
+            "fewer than {MIN_CALLS} ACKs in each of {ATTEMPTS} turns: the machine may be too busy, run again on an idle one"
+        )
+    }
+}
+
+fn foreign(number: u32) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&FOREIGN);
+    key[8..12].copy_from_slice(&number.to_ne_bytes());
+    key
+}
+
+/// Runs the measure.
+pub fn run(options: &Options) -> Result<Vec<Finding>> {
+    let rounds = if options.quick { 6 } else { 40 };
+    let wire = Wire::new()?;
+    wire.narrow(RATE, SSTHRESH)?;
+    let mut crest = Crest::load()?;
+    let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
+    let _awake = Awake::keep();
+    let (mut ns, mut records) = ([Vec::new(), Vec::new()], [(0, 0); 2]);
+    for round in 0..rounds {
+        for place in 0..2 {
+            let full = (place + round) % 2; // each comes first in turn
+            crest.fill(full == 1)?;
+            ns[full].push(crest.turn(&wire)?);
+            records[full] = crest.records()?;
+            ensure!(records[full].1 == 1, "the map has {} records of one flow", records[full].1);
+        }
+    }
+    let [empty, full] = &ns;
+    let ratios: Vec<f64> = full.iter().zip(empty).map(|(full, empty)| full / empty).collect();
+    let interval = mean_ratio(&ratios);
+    let mut finding =
+        Finding::new(NAME, "crest", "full / empty, 95 % high", interval.map(|i| i.high), Bound::AtMost(BOUND));
+    if let Some(i) = interval {
+        finding = finding.figure(format!(
+            "full map: {} times the time (95 %: {} to {}), {rounds} pairs",
+            significant(i.mean),
+            significant(i.low),
+            significant(i.high)
+        ));
+    }
+    for (state, (ns, (records, _))) in STATES.iter().zip(ns.iter().zip(records)) {
+        let middle = median(ns).map_or("-".to_owned(), significant);
+        finding = finding.figure(format!("{state}: {middle} ns per ACK, {records} records at the end"));
+    }
+    Ok(vec![finding])
+}
