@@ -83,7 +83,7 @@ canary-flows: build
 matrix *kernels: build
     cargo run --release -p hotcc-bench --bin hotcc-bench -- matrix {{ kernels }}
 
-# Build what guests for arm64 run, so that kernels such as 6.12-arm64 can be used: just matrix 6.12-arm64
+# Build the programs for arm64. Then kernels such as 6.12-arm64 can be used, too: just matrix 6.12-arm64
 build-arm64:
     bench/arm64.sh
 

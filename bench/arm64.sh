@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what the lab's guests for arm64 run, in target/aarch64-unknown-linux-gnu: the project's programs in `release`, and in
-# `debian` the files of Debian's packages that the guests also need, or that the programs are linked with. Installs nothing,
-# except Rust's standard library for arm64.
+# Builds the project's programs for arm64, in target/aarch64-unknown-linux-gnu/release. Unpacks to `debian` beside it the files
+# of Debian's packages that the lab's guests also need, or that the programs are linked with. Installs nothing, except Rust's
+# standard library for arm64.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -34,4 +34,4 @@ export AR=aarch64-linux-gnu-ar CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gc
 export CFLAGS_aarch64_unknown_linux_gnu="--sysroot=$place/debian"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C link-arg=--sysroot=$place/debian"
-cargo build --release --locked --target "$TARGET" -p hotcc -p hotcc-lab-guest -p pep-agent --bins
+cargo build --release --locked --target "$TARGET" --workspace --bins
