@@ -439,8 +439,9 @@ SEC("struct_ops") u32 BPF_PROG(crest_ssthresh, struct sock *sk)
 }
 
 /*
- * TCP reduces its window for a mark (RFC 3168), at most once per round trip. A mark is never random: there is a queue.
- * The mark also counts as one lost segment of this round.
+ * TCP reduces its window for a mark (RFC 3168), at most once per round trip; rarely also for a loss that a tail loss
+ * probe repaired, or for a full queue of this host. A mark is never random: there is a queue. It also counts as one
+ * lost segment of this round.
  */
 static __always_inline void mark_seen(struct crest *f)
 {

@@ -6,10 +6,11 @@
 
 use super::awake::Awake;
 use super::options::Options;
+use super::registered::register;
 use super::report::{Bound, Finding, significant};
 use super::wire::{Flow, RECEIVER, Wire};
 use anyhow::{Context, Result, bail, ensure};
-use hotcc::object::{Loaded, Source};
+use hotcc::object::Loaded;
 use hotcc_abi::radio::{self, IndexKey};
 use hotcc_abi::{clock, pins};
 use hotcc_radio_map::{LinkOptions, RadioMap, Reading};
@@ -148,14 +149,8 @@ fn finding(series: &[Series<'_>], which: usize) -> Finding {
 
 fn load((place, subject): (usize, &Subject)) -> Result<Cc> {
     let object = subject.object;
-    let embedded = hotcc_bpf::TEST_OBJECTS.iter().chain(hotcc_bpf::ALGOS).find(|o| o.name == object);
-    let mut opened =
-        Source::builtin(embedded.with_context(|| format!("this build has no embedded object `{object}`"))?).open()?;
-    let name = format!("b{place}_{object}"); // beside the one that may be loaded already
-    opened.rename(&name)?;
-    std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot create {}", pins::SIGNAL))?;
-    let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
-    let link = loaded.ops()?.attach_struct_ops().with_context(|| format!("cannot register {name}"))?;
+    let name = format!("b{place}_{object}");
+    let (loaded, link) = register(object, &name)?;
     let mut programs = [0; HOOKS.len()];
     for program in loaded.object.progs() {
         if let Some(hook) = HOOKS.iter().position(|hook| program.name().to_string_lossy().ends_with(hook)) {

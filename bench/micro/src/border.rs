@@ -6,7 +6,7 @@
 
 use super::awake::Awake;
 use super::options::Options;
-use super::report::{Bound, Finding, significant};
+use super::report::{Bound, Finding, significant, spread};
 use super::run_time::run_times;
 use anyhow::{Context, Result, ensure};
 use hotcc_abi::pins;
@@ -308,7 +308,6 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
     }
     drop(load);
     let interval = mean_ratio(&ratios).context("no turn was measured")?;
-    let text = |v| significant(v);
     Ok(Finding::new(
         NAME,
         "forwarding",
@@ -316,12 +315,7 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
         Some(interval.low),
         Bound::AtLeast(FORWARDING_BOUND),
     )
-    .figure(format!(
-        "{} (95 %: {} to {}), {pairs} pairs",
-        text(interval.mean),
-        text(interval.low),
-        text(interval.high)
-    )))
+    .figure(format!("{} ({}), {pairs} pairs", significant(interval.mean), spread(&interval))))
 }
 
 /// Returns the number of packets that the router forwarded to the receiver, one per segment.

@@ -3,6 +3,7 @@
 
 use super::migrate::Harm;
 use super::options::Options;
+use super::process::resident_pages;
 use super::report::{Bound, Finding, significant};
 use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, ensure};
@@ -66,7 +67,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let more = late.objects.saturating_sub(early.objects);
     let objects = "BPF programs and maps beyond those after ten swaps";
     let objects = Finding::new(NAME, "memory after the last swap", objects, Some(more as f64), Bound::AtMost(0.0));
-    let growth = late.resident_pages as f64 / early.resident_pages as f64;
+    let growth = late.resident_pages / early.resident_pages;
     let resident = "resident / that after ten swaps";
     let resident =
         Finding::new(NAME, "memory after the last swap", resident, Some(growth), Bound::AtMost(GROWTH_BOUND));
@@ -110,7 +111,7 @@ impl Swaps {
 struct Memory {
     /// BPF programs and maps on this machine.
     objects: usize,
-    resident_pages: u64,
+    resident_pages: f64,
 }
 
 impl Memory {
@@ -120,9 +121,7 @@ impl Memory {
         loop {
             let now = ProgInfoIter::default().count() + MapInfoIter::default().count();
             if now <= objects || begun.elapsed() > SETTLING {
-                let statm = std::fs::read_to_string("/proc/self/statm").context("cannot read this process's memory")?;
-                let resident = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-                return Ok(Self { objects: now, resident_pages: resident.context("no resident memory")? });
+                return Ok(Self { objects: now, resident_pages: resident_pages("self")? });
             }
             std::thread::sleep(PERIOD);
         }

@@ -1,5 +1,6 @@
 //! The findings of the measures, as a table for people and as JSON.
 
+use hotcc_testbed::statistics::Interval;
 use serde::Serialize;
 use std::fmt;
 
@@ -172,6 +173,12 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// Formats the ends of a confidence interval.
+#[must_use]
+pub fn spread(interval: &Interval) -> String {
+    format!("95 %: {} to {}", significant(interval.low), significant(interval.high))
 }
 
 /// Formats with three significant digits, without an exponent.

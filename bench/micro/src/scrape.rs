@@ -4,6 +4,7 @@
 //! The sockets and the exporter are in separate processes, so neither is slowed down by the other's open files.
 
 use super::options::Options;
+use super::process::resident_pages;
 use super::report::{Bound, Finding, significant};
 use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, ensure};
@@ -107,14 +108,7 @@ fn cpu_time(exporter: &Process) -> Result<Duration> {
 
 /// Scrapes so many times. Returns the exporter's resident memory, relative to that after a tenth of the scrapes.
 fn growth(exporter: &Process, address: SocketAddr, scrapes: usize) -> Result<f64> {
-    let resident = || {
-        let pages = both(exporter)?.map(|id| {
-            let statm = std::fs::read_to_string(format!("/proc/{id}/statm"))?;
-            let pages: Option<f64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-            pages.context("no resident memory")
-        });
-        pages.into_iter().sum::<Result<f64>>()
-    };
+    let resident = || both(exporter)?.map(|id| resident_pages(&id.to_string())).into_iter().sum::<Result<f64>>();
     let scrape = |count| (0..count).try_for_each(|_| check().and_then(|()| scrape_page(address)).map(drop));
     eprintln!("  scraping {scrapes} times");
     scrape(scrapes / 10)?;

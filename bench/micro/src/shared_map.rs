@@ -2,12 +2,12 @@
 
 use super::awake::Awake;
 use super::options::Options;
-use super::report::{Bound, Finding, significant};
+use super::registered::register;
+use super::report::{Bound, Finding, significant, spread};
 use super::run_time::run_times_of;
 use super::wire::{Flow, Wire};
 use anyhow::{Context, Result, bail, ensure};
-use hotcc::object::{Loaded, Source};
-use hotcc_abi::pins;
+use hotcc::object::Loaded;
 use hotcc_testbed::netlab::pause;
 use hotcc_testbed::statistics::{mean_ratio, median};
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut, Program};
@@ -38,12 +38,7 @@ struct Crest {
 
 impl Crest {
     fn load() -> Result<Self> {
-        let embedded = hotcc_bpf::ALGOS.iter().find(|o| o.name == "crest").context("crest is not built in")?;
-        let mut opened = Source::builtin(embedded).open()?;
-        opened.rename(CC)?;
-        std::fs::create_dir_all(pins::SIGNAL).with_context(|| format!("cannot create {}", pins::SIGNAL))?;
-        let mut loaded = opened.load(hotcc::object::kernel::has_links())?;
-        let link = loaded.ops()?.attach_struct_ops().context("cannot register crest")?;
+        let (loaded, link) = register("crest", CC)?;
         let program = loaded.object.progs().find(|p| p.name().to_string_lossy().ends_with("cong_control"));
         let program = Program::id_from_fd(program.context("crest has no cong_control")?.as_fd())?;
         Ok(Self { program, _link: link, loaded })
@@ -124,10 +119,9 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         Finding::new(NAME, "crest", "full / empty, 95 % high", interval.map(|i| i.high), Bound::AtMost(BOUND));
     if let Some(i) = interval {
         finding = finding.figure(format!(
-            "full map: {} times the time (95 %: {} to {}), {rounds} pairs",
+            "full map: {} times the time ({}), {rounds} pairs",
             significant(i.mean),
-            significant(i.low),
-            significant(i.high)
+            spread(&i)
         ));
     }
     for (state, (ns, (records, _))) in STATES.iter().zip(ns.iter().zip(records)) {

@@ -2,7 +2,7 @@
 //! cost of an algorithm, and any capacity that it leaves unused, reduces the throughput.
 
 use super::options::Options;
-use super::report::{Bound, Finding, significant};
+use super::report::{Bound, Finding, significant, spread};
 use super::wire::{Flow, Wire};
 use anyhow::Result;
 use hotcc::ops::{self, Request};
@@ -65,12 +65,7 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
     let bound = if is_control { Bound::None } else { Bound::AtLeast(BOUND) };
     let mut finding = Finding::new(NAME, subject, "ratio to cubic, 95 % low", low, bound);
     if let Some(i) = interval {
-        finding = finding.figure(format!(
-            "{} of cubic's (95 %: {} to {}), {pairs} pairs",
-            significant(i.mean),
-            significant(i.low),
-            significant(i.high)
-        ));
+        finding = finding.figure(format!("{} of cubic's ({}), {pairs} pairs", significant(i.mean), spread(&i)));
     }
     let medians = rates.map(|r| median(&r).map_or("-".to_owned(), significant));
     Ok(finding.figure(format!("median Gbit/s: {}, cubic {}", medians[0], medians[1])))
