@@ -18,7 +18,7 @@ impl Ruled {
         let _ = hotcc(&["canary", "abort"]); // fails if none is left over, which is the usual case
         ok(&["apply", &test.file("nothing.toml", b"")]);
         let ns = NetNs::new(NETNS);
-        ns.sh("for a in 10.1.0.1 10.2.0.1 10.2.3.1; do ip addr add $a/32 dev lo; done; ip addr add 2001:db8::1/128 dev lo");
+        ns.sh("for a in 10.1.0.1 10.2.0.1 10.2.3.1; do ip addr add $a/32 dev lo; done; ip addr add 2001:db8::1/128 dev lo nodad");
         Some(Self { ns, test })
     }
 

@@ -30,7 +30,7 @@ fn with_connections(name: &str, work: impl FnOnce() + Send) {
     let host = lab.namespace("host").unwrap();
     for address in CONNECTIONS.as_flattened() {
         let address: SocketAddr = address.parse().unwrap();
-        host.ip(&format!("address add {} dev lo", address.ip())).unwrap();
+        host.ip(&format!("address add {} dev lo nodad", address.ip())).unwrap();
     }
     host.enter(|| {
         let _ends = CONNECTIONS.map(|ends| connected(ends.map(|end| end.parse().unwrap())));
