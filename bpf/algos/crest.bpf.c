@@ -26,20 +26,21 @@
  *
  *   sample   B = delivered / RTT of the segment just acknowledged (Little's law over its flight), once per slice, a quarter
  *            of an RTT. The kernel's delivered / interval spans stalls, and is too low after each.
- *   window   W = B base + (B q + extra) room, q = max(5 ms, base / 8) + burst, extra = max(3, 1.25 sqrt(W)) segments
+ *   window   W = B path + (B q + extra) room, q = max(5 ms, base / 8) + burst, extra = max(3, 1.25 sqrt(W)) segments
  *            In a queue of more than 2 q, B goes over to the rate of the last two slices, if that is less.
  *            Without a queue for half an RTT, W grows by 25 % per RTT and more, to twice the model's at most.
  *   burst    grows by 6 % of base with each round that saw no queue, and shrinks by 1 % with any other
- *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B base.
- *   marks    ECN marks shrink room more, in the end to 0; then W is 15/16 B base, and grows in rounds without marks.
+ *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B path.
+ *   marks    ECN marks shrink room more, in the end to 0; then W is 15/16 B path, and grows in rounds without marks.
  *   limit    losses without a queue: W is what arrives, for a while (a policer)
+ *   path     base, and the time that ACKs wait in a queue on the way back, which the receiver's clock in them shows
  *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
  *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
  * crest_compete.h has the probes and the competition, crest_group.h the data that flows to one receiver share,
- * crest_policer.h the limit, and crest_signal.h the radio signal. Hooks: `cong_control`, which also sets the pacing
- * rate. ssthresh does not change.
+ * crest_policer.h the limit, crest_reverse.h the way back, and crest_signal.h the radio signal. Hooks: `cong_control`,
+ * which also sets the pacing rate. ssthresh does not change.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
@@ -53,6 +54,7 @@
 #include "crest_group.h"
 #include "crest_log2.h"
 #include "crest_policer.h"
+#include "crest_reverse.h"
 #include "crest_signal.h"
 #include "crest_state.h"
 
@@ -96,11 +98,11 @@ static __always_inline u64 segments_of(u64 rate, u32 time_us)
 	return rate * min(time_us, RTT_MAX_US) / (RATE_UNIT / SEGMENT);
 }
 
-static __always_inline void pace(struct sock *sk, const struct crest *f)
+static __always_inline void pace(struct sock *sk, const struct crest *f, u32 path_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u64 bytes = (u64)f->window * tp->mss_cache / SEGMENT;
-	u32 rtt_us = f->base_us ?: tp->srtt_us >> 3;
+	u32 rtt_us = path_us ?: tp->srtt_us >> 3;
 
 	sk->sk_pacing_rate =
 		bytes * (f->phase == START ? START_PACING_PERMILLE : PACING_PERMILLE) / max(rtt_us, 1U) * 1000;
@@ -124,7 +126,7 @@ static __always_inline void start_grow(struct sock *sk, struct crest *f, u32 ack
 		return;
 	}
 	f->window = min(f->window + acked * SEGMENT, W_MAX);
-	pace(sk, f);
+	pace(sk, f, f->base_us);
 }
 
 /* -- Least RTT -- */
@@ -233,7 +235,7 @@ static __always_inline u32 losses_add(struct sock *sk, struct crest *f)
 	return lost;
 }
 
-static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate)
+static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate, u32 path_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
@@ -255,7 +257,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 			f->phase = CRUISE;
 		break;
 	case CRUISE:
-		policer_round(f, segments_of(rate, f->base_us), lost_permille, loss_permille,
+		policer_round(f, segments_of(rate, path_us), lost_permille, loss_permille,
 			      q_us > least_target_us(f));
 		cruise_round(sk, f, g, q_us, lost);
 		break;
@@ -291,26 +293,28 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flight, u64 rate, u64 recent, u32 q_us,
 				      u32 low)
 {
-	u32 deep = 2 * queue_target_us(f), forecast;
+	u32 deep = 2 * queue_target_us(f), forecast = 0;
 
-	recent = min(recent, flight);
-	if (radio) {
+	if (radio)
 		forecast = signal_slice(sk, &f->signal, log2_q10(rate), q_us > low);
-		flight = min(signal_expect(&f->signal, flight, forecast, f->empty < 8), RATE_MAX);
-		recent = min(signal_expect(&f->signal, recent, forecast, f->empty < 8), RATE_MAX);
-	}
+	recent = min(recent, flight);
+	flight = min(signal_expect(&f->signal, flight, forecast, f->empty < 8), RATE_MAX);
 	if (q_us <= deep || f->phase >= PROBE)
 		return flight;
+	recent = min(signal_expect(&f->signal, recent, forecast, f->empty < 8), RATE_MAX);
 	if (q_us >= 2ULL * deep)
 		return recent;
 	return (flight * (2ULL * deep - q_us) + recent * (q_us - deep)) / max(deep, 1U);
 }
 
-/* W of the model, and W's growth beyond it while no queue is seen. */
-static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32 low, u32 elapsed_us)
+/*
+ * W of the model, and W's growth beyond it while no queue is seen. `path_us` is the least RTT plus the time that ACKs
+ * wait.
+ */
+static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32 low, u32 elapsed_us, u32 path_us)
 {
-	u64 least = segments_of(rate, f->base_us), queue, w, grow;
-	u32 target = queue_target_us(f), span = min(elapsed_us * 1000ULL / max(f->base_us, 1U), 1000ULL);
+	u64 least = segments_of(rate, path_us), queue, w, grow;
+	u32 target = queue_target_us(f), span = min(elapsed_us * 1000ULL / max(path_us, 1U), 1000ULL);
 
 	if (f->phase >= PROBE)
 		target = f->filled ? f->base_us * 6 : max(target, trial_queue_us(f));
@@ -336,17 +340,23 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 static __noinline void slice_end(struct sock *sk, struct crest *f, const struct rate_sample *rs, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 n = tp->delivered - f->slice_delivered, q_us, low;
+	u32 n = tp->delivered - f->slice_delivered, ack_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US), q_us, low,
+	    path_us, waited;
 	u64 flight = min((u64)rs->delivered * RATE_UNIT / rs->rtt_us, RATE_MAX);
 	u64 rate = min(n * RATE_UNIT / elapsed_us, RATE_MAX), recent, w;
 
-	recent = min(((u64)n + f->last_delivered) * RATE_UNIT / ((u64)elapsed_us + f->last_us), RATE_MAX);
+	recent = min(((u64)n + f->last_delivered) * RATE_UNIT / ((u64)elapsed_us + rtt_of(f->last_time)), RATE_MAX);
+	q_us = ack_rtt_us > f->base_us ? ack_rtt_us - f->base_us : 0;
+	waited = reverse_queue(tp, f, q_us >> RTT_TICK_SHIFT, elapsed_us);
+	f->wait = max(waited, f->wait - f->wait / 8U);
+	f->slice_rtt_us = min(f->slice_rtt_us, ack_rtt_us - rtt_of(waited));
 	base_sample(tp, f, f->slice_rtt_us);
+	path_us = f->base_us + rtt_of(f->wait);
 	q_us = f->slice_rtt_us - f->base_us;
 	/* a segment's own time on the link is not a queue */
 	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)queue_target_us(f));
-	w = model_window(f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us);
-	f->last_us = elapsed_us;
+	w = model_window(f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us, path_us);
+	f->last_time = rtt_ticks(elapsed_us);
 	f->last_delivered = n;
 	if (f->phase == START && q_us > queue_target_us(f) / 2)
 		f->phase = CRUISE;
@@ -361,8 +371,8 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	}
 	slice_begin(tp, f);
 	if (round_over(tp, &f->round_end))
-		round_end(sk, f, flight);
-	pace(sk, f);
+		round_end(sk, f, flight, path_us);
+	pace(sk, f, path_us);
 }
 
 static __always_inline bool slice_is_over(const struct tcp_sock *tp, const struct crest *f,
@@ -382,7 +392,11 @@ CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 	struct crest *f = flow_state(sk);
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->slice_start_us, acked = min(rs->acked_sacked, ACKED_MAX), w;
 
-	least_rtt(&f->slice_rtt_us, rs->rtt_us > 0 ? min(rs->rtt_us, (long)RTT_MAX_US) : 0);
+	if (rs->rtt_us > 0 && (!f->slice_rtt_us || rs->rtt_us < f->slice_rtt_us)) {
+		f->slice_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US);
+		if (f->slice_rtt_us < f->base_us)
+			reverse_note(tp, f);
+	}
 	/* not is_app_limited: the kernel sets it for the first flight, before which there was nothing to send */
 	if (f->phase == START && tcp_is_limited_by(tp, tp->snd_cwnd, TCP_INFINITE_SSTHRESH))
 		start_grow(sk, f, acked);
@@ -411,7 +425,7 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	f->round_lost = tp->lost;
 	slice_begin(tp, f);
 	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* TCP itself paces, unless fq does */
-	pace(sk, f);
+	pace(sk, f, f->base_us);
 }
 
 SEC("struct_ops") void BPF_PROG(crest_release, struct sock *sk)

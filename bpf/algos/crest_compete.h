@@ -78,7 +78,7 @@ static __always_inline u32 trial_queue_us(const struct crest *f)
 /* `least` is W of a probe. */
 static __always_inline void probe_begin(struct crest *f, u32 least)
 {
-	u64 flight = (u64)f->last_delivered * SEGMENT * f->base_us / max(f->last_us, 1U);
+	u64 flight = (u64)f->last_delivered * SEGMENT * f->base_us / max(rtt_of(f->last_time), 1U);
 
 	if (f->phase == COMPETE) {
 		f->phase = RECHECK;

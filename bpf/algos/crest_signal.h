@@ -44,7 +44,10 @@ struct crest_signal {
 	u16 other_error FIELD("1/8192", "likewise");
 	u8 weight FIELD("1/256", "how far the signal's forecast is believed") EXPORT_SUM;
 	u8 busy FIELD("", "bit map of the last eight slices: whether there was a queue, the newest in bit 0");
+	/* not the signal's, but the alignment of this struct would leave these bytes unused */
 	struct path_ref path;
+	u8 reverse_sure FIELD("slices", "in which reverse_least hardly moved, at most 8; then it is believed");
+	u16 reverse_least FIELD("us / 64", "least time from an ACK's stamp to its arrival, by both clocks, modulo 65536");
 };
 
 /* Switches to the other kind of signal, with its own level and error. */

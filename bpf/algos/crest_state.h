@@ -33,11 +33,12 @@ struct crest {
 	u32 slice_start_us FIELD("us", "start of the slice");
 	u32 slice_delivered FIELD("segments", "delivered at its start");
 	u32 slice_rtt_us FIELD("us", "least RTT of the slice; 0: none yet");
-	u32 last_us FIELD("us", "length of the slice before");
 	u32 last_delivered FIELD("segments", "delivered in the slice before");
 	u32 round_end FIELD("", "sequence number whose acknowledgement ends the round");
 	u32 round_rtt_us FIELD("us", "least RTT of the round; 0: none yet");
 	u32 window FIELD("segments / 256", "W");
+	u16 last_time FIELD("us / 64", "length of the slice before");
+	u16 wait FIELD("us / 64", "time that ACKs wait in a queue on the way back, at its recent most");
 	u16 resume FIELD("log2(segments / 256) / 1024",
 			 "W before the probe; in CRUISE, the limit for losses without a queue");
 	u16 peak FIELD("log2(segments / 256) / 1024", "W at its recent best; in COMPETE, before the last loss");

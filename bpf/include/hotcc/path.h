@@ -49,11 +49,11 @@ static __always_inline u32 *path_find(struct path_key *key)
 	return bpf_map_lookup_elem(&path_gen, key);
 }
 
-/* What a flow remembers of its path. All zeros: nothing was read yet. */
+/* What a flow remembers of its path. All zeros: nothing was read yet. Packed, because a flow has few bytes. */
 struct path_ref {
 	u16 clock FIELD("", "clock of the latest look-up, modulo 65535, plus one");
-	u16 generation FIELD("", "generation of the path at that time, modulo 65536");
-};
+	u8 generation FIELD("", "generation of the path at that time, modulo 256");
+} __attribute__((packed));
 
 static __noinline u32 path_generation(const struct sock *sk)
 {
@@ -72,7 +72,8 @@ static __noinline u32 path_generation(const struct sock *sk)
 static __always_inline bool path_changed(const struct sock *sk, struct path_ref *ref)
 {
 	u32 *at = path_clock_at();
-	u16 clock, generation;
+	u16 clock;
+	u8 generation;
 	bool changed;
 
 	if (!at)

@@ -92,7 +92,7 @@ enum radio_answer { RADIO_FRESH, RADIO_STALE, RADIO_ABSENT };
 
 /* A flow's link, looked up once, and again after the index has changed. All zeros: not looked up yet. */
 struct radio_ref {
-	u32 generation FIELD("", "index generation of the look-up, plus one");
+	u16 generation FIELD("", "index generation of the look-up, modulo 65535, plus one");
 	u16 slot FIELD("", "line in radio_slots, 0: none");
 	u8 cell FIELD("", "generation of the cell, modulo 256, as far as the flow followed it");
 	u8 kind FIELD("", "latest signal used: 0 none, 1 SINR, 2 capacity") EXPORT_COUNTS("none,sinr,capacity");
@@ -117,11 +117,12 @@ static __always_inline u32 radio_lookup(struct sock *sk)
 static __always_inline union radio_line *radio_line_of(struct sock *sk, struct radio_ref *ref)
 {
 	union radio_line *header = radio_at(0), *line;
-	u32 generation, slot;
+	u16 generation;
+	u32 slot;
 
 	if (!header || header->header.version != RADIO_VERSION)
 		return NULL;
-	generation = READ_ONCE(header->header.generation) + 1;
+	generation = READ_ONCE(header->header.generation) % 65535 + 1;
 	if (ref->generation != generation) {
 		slot = radio_lookup(sk);
 		line = slot ? radio_at(slot) : NULL;

@@ -135,6 +135,7 @@ static void ack(struct tcp_sock *tp)
 	u8 state = tp->inet_conn.icsk_ca_state;
 	u32 bytes = min((u64)acked * tp->mss_cache, 1ULL << 30);
 
+	tp->rx_opt.rcv_tsval = next8() & 3 ? (u32)(tp->tcp_mstamp / 1000) + next8() : next32();
 	tp->snd_una += bytes;
 	if (tp->snd_nxt - tp->snd_una > 1U << 31)
 		tp->snd_nxt = tp->snd_una;

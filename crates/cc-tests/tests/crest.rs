@@ -2,6 +2,8 @@
 
 #[path = "crest/radio.rs"]
 mod radio;
+#[path = "crest/reverse.rs"]
+mod reverse;
 
 use hotcc_host_algo::{EVENT_TX_START, Flow, Group, HostAlgo, INFINITE_SSTHRESH, RateSample, View};
 
@@ -311,7 +313,7 @@ fn idle_time_is_excluded_from_slices() {
     connection.flow.set(&connection.view);
     connection.flow.cwnd_event(EVENT_TX_START);
     connection.ack(10_000, 20, 100, 50_000);
-    assert_eq!(connection.state("last_us"), 10_000);
+    assert_eq!(connection.state("last_time"), 10_000 / 64);
     assert_eq!(connection.state("last_delivered"), 20);
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_abi::radio::{Capacity, PackedSinr};
-use hotcc_cc_tests::models::crest::{Signal, Slice};
+use hotcc_cc_tests::models::crest::{Signal, Slice, WayBack};
 use hotcc_cc_tests::random::Random;
 use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
 
@@ -10,6 +10,8 @@ const START: u64 = 0;
 const CRUISE: u64 = 1;
 const CWR: u8 = 2;
 const MSS: u32 = 1448;
+/// The receiver's clock when the sender's is 0.
+const RECEIVER_START_MS: u32 = 4_000_000_000;
 /// Error of several logarithms; the square root of W has two.
 const TOLERANCE: f64 = 0.025;
 /// Error of one logarithm to base 2.
@@ -91,6 +93,15 @@ impl Connection<'_> {
         self.flow.private(&format!("signal.{name}"))
     }
 
+    /// Returns the flow's knowledge of the way back, by its own clock; the queue and the slice are not known yet.
+    fn way_back(&self) -> WayBack {
+        let tick = |us: f64| (us / 64.0).floor() as i64;
+        let way = tick(self.view.now_us as f64) - tick(f64::from(self.view.rcv_tsval) * 1000.0);
+        let late = (way - self.signal_state("reverse_least") as i64) as i16;
+        let sure = self.signal_state("reverse_sure");
+        WayBack { late_ms: f64::from(late) * 0.064, queue_ms: 0.0, elapsed_ms: 0.0, sure }
+    }
+
     /// Returns the flow's knowledge of the kind of signal that it gets now.
     fn signal(&self, heard: Option<u64>) -> Signal {
         let kind = self.signal_state("radio.kind");
@@ -118,6 +129,10 @@ struct Counts {
     grown: u32,
     /// Slices in which marks kept W below what losses leave.
     marked: u32,
+    /// Slices whose last ACK waited on the way back.
+    waited: u32,
+    /// Slices in which the way back was known to the flow or to the model alone.
+    unsure: u32,
     forecasts: u32,
     /// Slices in which the forecast's weight was more than a half.
     believed: u32,
@@ -146,6 +161,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     let is_wrong = random.once_in(3);
     let marked_once_in = if random.once_in(3) { 2 } else { 50 };
     let mut coming = [rate; 5];
+    let waits_once_in = if random.once_in(2) { 2 } else { 1000 };
     let (mut slice_us, mut slice_acked) = (0, 0);
     for _ in 0..400 {
         rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, 1e6);
@@ -156,7 +172,8 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let rate = if usual == 0 { rate } else { coming[2] };
         let elapsed_us = (base_us / 4).max(8000) + random.between(0, 3000);
         let queue_us = if random.once_in(3) { 0 } else { random.scale(100.0, 2.0 * base_us as f64) as u64 };
-        let rtt_us = base_us + queue_us;
+        let wait_us = if random.once_in(waits_once_in) { random.scale(100.0, base_us as f64) as u64 } else { 0 };
+        let rtt_us = base_us + queue_us + wait_us;
         let acked = ((rate * elapsed_us as f64 / 1e6) as u32).max(4);
         if random.once_in(20) {
             connection.view.lost += random.between(1, u64::from(acked)) as u32;
@@ -164,13 +181,27 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         if connection.flow.private("phase") != START && random.once_in(marked_once_in) {
             connection.flow.set_state(CWR);
         }
-        let before = ["window", "burst", "room", "empty", "loss", "last_us", "last_delivered", "policed", "resume"]
-            .map(|name| connection.state(name));
-        let [window, burst, room, empty, loss, last_us, last_delivered, policed, resume] = before;
+        let before = [
+            "window",
+            "burst",
+            "room",
+            "empty",
+            "loss",
+            "last_time",
+            "last_delivered",
+            "policed",
+            "resume",
+            "base_us",
+            "wait",
+        ]
+        .map(|name| connection.state(name));
+        let [window, burst, room, empty, loss, last_time, last_delivered, policed, resume, base_before, wait] = before;
         let cruised = connection.flow.private("phase") == CRUISE;
         connection.view.now_us += elapsed_us;
+        connection.view.rcv_tsval = RECEIVER_START_MS + ((connection.view.now_us - wait_us) / 1000) as u32;
         said.tell(algo, connection.view.now_us);
         let heard = said.reading();
+        let way_back = connection.way_back();
         let signal = connection.signal(heard.map(|(kind, _)| kind));
         let delivered = ((rate * rtt_us as f64 / 1e6) as i32).max(1);
         let sample = RateSample {
@@ -186,21 +217,29 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         if !ended {
             continue;
         }
+        let base_before_us = if base_before == 0.0 { rtt_us as f64 } else { base_before };
+        let queue_ms = (rtt_us as f64 - base_before_us).max(0.0) / 1e3;
+        let (wait_ms, sure) = WayBack { queue_ms, elapsed_ms: slice_us as f64 / 1e3, ..way_back }.wait_ms();
         let (elapsed_s, acked) = (slice_us as f64 / 1e6, slice_acked);
         (slice_us, slice_acked) = (0, 0);
         let forecast = connection.judge_signal(signal, heard, f64::from(acked) / elapsed_s);
         counts.forecasts += u32::from(forecast.is_some());
         counts.believed += u32::from(forecast.is_some_and(|(_, weight)| weight > 0.5));
+        if connection.signal_state("reverse_sure") != sure {
+            counts.unsure += 1; // a tick of 64 us decided
+            continue;
+        }
         if !cruised || connection.flow.private("phase") != CRUISE {
             continue;
         }
         let slice = Slice {
             flight_rate: f64::from(delivered) / (rtt_us as f64 / 1e6),
             own_rate: f64::from(acked) / elapsed_s,
-            recent_rate: (f64::from(acked) + last_delivered) / (elapsed_s + last_us / 1e6),
+            recent_rate: (f64::from(acked) + last_delivered) / (elapsed_s + last_time * 64e-6),
             elapsed_s,
-            rtt_s: rtt_us as f64 / 1e6,
+            rtt_s: rtt_us as f64 / 1e6 - wait_ms / 1e3,
             base_s: connection.state("base_us") / 1e6,
+            wait_s: f64::max(wait_ms / 1e3, wait * 64e-6 * 7.0 / 8.0),
             window: window / 256.0,
             burst: burst / 1000.0,
             room: room / 255.0,
@@ -209,10 +248,17 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             lossy: loss > 30.0,
             forecast,
         };
-        let (expected, got) = (slice.window_after(), connection.state("window") / 256.0);
-        let close = (got - expected).abs() <= TOLERANCE * expected + 0.1;
-        assert!(close, "seed {seed}: W {got}, by the model {expected}; {slice:?}");
+        let got = connection.state("window") / 256.0;
+        // two points in time are known to a tick of 64 us
+        let error_s = if wait_ms > 0.0 { 128e-6 } else { 0.0 };
+        let expected = [-error_s, 0.0, error_s].map(|error_s| {
+            Slice { rtt_s: slice.rtt_s - error_s, wait_s: slice.wait_s + error_s, ..slice }.window_after()
+        });
+        let least = expected.into_iter().fold(f64::MAX, f64::min) * (1.0 - TOLERANCE) - 0.1;
+        let most = expected.into_iter().fold(0.0, f64::max) * (1.0 + TOLERANCE) + 0.1;
+        assert!((least..=most).contains(&got), "seed {seed}: W {got}, by the model {expected:?}; {slice:?}");
         counts.windows += 1;
+        counts.waited += u32::from(wait_ms > 0.0);
         counts.marked += u32::from(room < 3.0);
         counts.grown += u32::from(got > 1.5 * slice.rate() * slice.base_s + 50.0);
     }
@@ -255,13 +301,16 @@ fn the_window_and_the_signal_are_the_models_through_random_connections() {
         sum.windows += one.windows;
         sum.grown += one.grown;
         sum.marked += one.marked;
+        sum.waited += one.waited;
+        sum.unsure += one.unsure;
         sum.forecasts += one.forecasts;
         sum.believed += one.believed;
     }
     for (counts, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"]) {
-        let Counts { windows, grown, marked, forecasts, believed } = counts;
+        let Counts { windows, grown, marked, waited, unsure, forecasts, believed } = counts;
         println!("{usual}: {counts:?}");
-        assert!(windows > 8000 && grown > 30 && marked > 500, "{usual}: {counts:?}");
+        assert!(windows > 8000 && grown > 30 && marked > 500 && waited > 500, "{usual}: {counts:?}");
+        assert!(unsure * 1000 < windows, "{usual}: {counts:?}");
         assert!(usual == "nothing" || (forecasts > 5000 && believed > 500), "{usual}: {counts:?}");
     }
 }

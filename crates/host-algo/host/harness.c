@@ -43,6 +43,7 @@ struct host_view {
 	u32 lost_out;
 	u32 retrans_out;
 	u32 sack_ok;
+	u32 rcv_tsval;
 };
 
 HOTCC_EXPORT struct tcp_sock *host_new(void)
@@ -91,6 +92,7 @@ HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
 	tp->lost_out = v->lost_out;
 	tp->retrans_out = v->retrans_out;
 	tp->rx_opt.sack_ok = v->sack_ok;
+	tp->rx_opt.rcv_tsval = v->rcv_tsval;
 }
 
 HOTCC_EXPORT void host_get(const struct tcp_sock *tp, struct host_view *v)

@@ -87,6 +87,8 @@ pub struct View {
     pub retrans_out: u32,
     /// Whether the peer sends SACK blocks: not 0.
     pub sack_ok: u32,
+    /// Timestamp of the ACK, of the receiver's clock; 0: none.
+    pub rcv_tsval: u32,
 }
 
 impl View {

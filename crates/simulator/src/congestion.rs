@@ -92,6 +92,8 @@ pub struct Sock {
     pub snd_una: u32,
     /// Next sequence number to send.
     pub snd_nxt: u32,
+    /// Timestamp of the ACK, of the receiver's clock, ms.
+    pub rcv_tsval: u32,
     /// Bytes acknowledged in order.
     pub bytes_acked: u64,
     /// Pacing rate, bytes/s.

@@ -2,7 +2,7 @@
 
 use crate::clock::timer_fires_ns;
 use crate::packet::{Ack, Content, Packet};
-use crate::receiver::Receiver;
+use crate::receiver::{Receiver, clock_ms};
 use crate::sender::Sender;
 use hotcc_lab_proto::plan::{Pace, PlannedFlow};
 use hotcc_lab_proto::run_record::FlowEnd;
@@ -142,7 +142,7 @@ impl Flow {
                 }
             }
         }
-        self.send(out);
+        self.send(now_ns, out);
     }
 
     /// Takes a packet of the flow that arrives at its end, and adds the packets to send to `out`.
@@ -170,7 +170,7 @@ impl Flow {
                 }
             }
         }
-        self.send(out);
+        self.send(now_ns, out);
     }
 
     /// Stops the flow, unless it has been stopped.
@@ -208,10 +208,15 @@ impl Flow {
         self.end.clone().unwrap_or_default()
     }
 
-    fn send(&mut self, out: &mut Vec<Packet>) {
+    fn send(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
         let (flow, ecn) = (self.place, self.ecn);
         if let Ends::Tcp(tcp) = &mut self.ends {
-            let packet = |content| Packet { flow, ect: ecn && matches!(content, Content::Data(_)), ce: false, content };
+            let packet = |mut content| {
+                if let Content::Ack(ack) | Content::Fin(ack) = &mut content {
+                    ack.stamp_ms = clock_ms(now_ns);
+                }
+                Packet { flow, ect: ecn && matches!(content, Content::Data(_)), ce: false, content }
+            };
             out.extend(tcp.sender.out.drain(..).map(packet));
         }
     }

@@ -62,6 +62,7 @@ impl HostControl {
             lost_out: sock.lost_out,
             retrans_out: sock.retrans_out,
             sack_ok: 1,
+            rcv_tsval: sock.rcv_tsval,
             // the rate sample is left out: only mdcubic reads it, and the simulator does not run mdcubic's C file
             ..View::default()
         };

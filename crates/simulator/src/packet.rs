@@ -26,6 +26,8 @@ pub(crate) struct Ack {
     pub blocks: u8,
     /// Whether the first block reports a duplicate (RFC 2883).
     pub is_dsack: bool,
+    /// Timestamp, of the receiver's clock, in ms.
+    pub stamp_ms: u32,
     /// The echoed timestamp, in ms.
     pub echo_ms: u32,
     /// End of the receive window: the byte after the last one that may be sent.

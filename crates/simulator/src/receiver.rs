@@ -23,6 +23,14 @@ const GAP_NS: u64 = 200_000_000;
 /// Window of a receiver whose buffer the plan does not limit.
 pub(crate) const UNBOUNDED_BYTES: u64 = 1 << 40;
 
+/// The receivers' clock at the start of the simulation: neither the sender's, nor a whole number of milliseconds.
+const CLOCK_START_NS: u64 = 4_000_000_300_000_000;
+
+/// Returns the timestamp that a receiver writes into a packet (`tcp_time_stamp_ms`).
+pub(crate) fn clock_ms(now_ns: u64) -> u32 {
+    ((CLOCK_START_NS + now_ns) / 1_000_000) as u32
+}
+
 /// A receiver. It keeps data that arrived out of order as ranges.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {

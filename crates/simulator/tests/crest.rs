@@ -13,6 +13,7 @@ use proptest::test_runner::RngSeed;
 use std::net::Ipv4Addr;
 
 const SECOND_NS: u64 = 1_000_000_000;
+const FROM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const SECONDS: u64 = 40;
 
@@ -84,6 +85,25 @@ impl Path {
         let mut plan = self.plan(vec![self.phase(0, 0.0)]);
         let one = PlannedFlow { cc: Some(cc.to_owned()), ..plan.flows[0].clone() };
         plan.flows = (0..flows).map(|i| PlannedFlow { name: format!("f{i}"), ..one.clone() }).collect();
+        plan
+    }
+
+    /// Returns a plan with a flow of this congestion control, whose ACKs wait in a queue of 1 to 4 BDP: two uploads of
+    /// CUBIC fill it.
+    fn full_way_back(self, cc: &str, rate_bps: u64, bdps: u64) -> Plan {
+        let mut plan = self.crowd(cc, 1);
+        let queue_bytes = (bdps * rate_bps / 8 * 2 * self.delay_ms / 1000).max(6000);
+        plan.links[0].queue_bytes = (self.rate_bps / 8 * 2 * self.delay_ms / 1000).max(30_000);
+        plan.links[1] = PlannedLink { rates: vec![(1, rate_bps)], queue_bytes, ..plan.links[1].clone() };
+        let upload = PlannedFlow {
+            cc: Some("cubic".to_owned()),
+            from: 1,
+            to: 0,
+            address: FROM,
+            way: vec![1],
+            ..plan.flows[0].clone()
+        };
+        plan.flows.extend(["u1", "u2"].map(|name| PlannedFlow { name: name.to_owned(), ..upload.clone() }));
         plan
     }
 
@@ -257,6 +277,15 @@ proptest! {
         prop_assert!(marked > 0 && marked * 50 < all, "{marked} of {all} packets are marked");
         prop_assert!(mean_ms < 10.0, "{mean_ms} ms of queue");
         prop_assert!(share > 0.8, "{share} of the link");
+    }
+
+    /// A queue of the ACKs is none of the data, and the path holds more because of it.
+    #[test]
+    fn acks_that_wait_cost_no_throughput(path in paths(), slower in 5u64..20, bdps in 1u64..5) {
+        let back_bps = (path.rate_bps / slower).max(500_000);
+        let bytes = |cc| run(&path.full_way_back(cc, back_bps, bdps)).record.flows[0].bytes as f64;
+        let of_cubic = bytes("crest") / bytes("cubic");
+        prop_assert!(of_cubic > 0.9, "{of_cubic} of CUBIC's");
     }
 
     /// The capacity is alternately ten times too high and ten times too low.

@@ -12,10 +12,12 @@ pub struct Slice {
     pub recent_rate: f64,
     /// Length of the slice, s.
     pub elapsed_s: f64,
-    /// Least RTT of the slice, s.
+    /// Least RTT of the slice, without the time that its last ACK waited, s.
     pub rtt_s: f64,
     /// Least RTT of the path, this slice included, s.
     pub base_s: f64,
+    /// Time that ACKs wait on the way back, at its recent most, s.
+    pub wait_s: f64,
     /// W, segments.
     pub window: f64,
     /// Queue that bursts add, as a share of the least RTT.
@@ -63,7 +65,8 @@ impl Slice {
     #[must_use]
     pub fn window_after(&self) -> f64 {
         let rate = self.rate();
-        let least = rate * self.base_s;
+        let path_s = self.base_s + self.wait_s;
+        let least = rate * path_s;
         let queue = (rate * self.target_s() + (1.25 * self.window.sqrt()).max(3.0)) * self.room;
         let model = match (self.room * 255.0).round() {
             left if left < 3.0 => least * (15.0 + left) / 16.0 + 1.0, // marks have taken more than losses can
@@ -73,10 +76,36 @@ impl Slice {
         let mut window = model;
         if self.rtt_s - self.base_s <= low && self.empty_rtts > 0.5 && !self.lossy {
             let growth = (0.25 + self.empty_rtts * 0.25).min(0.5) * self.room;
-            let grown = self.window * (1.0 + growth * (self.elapsed_s / self.base_s).min(1.0));
+            let grown = self.window * (1.0 + growth * (self.elapsed_s / path_s).min(1.0));
             window = window.max(grown.min(2.0 * model));
         }
         window.min(self.limit).max(4.0)
+    }
+}
+
+/// A flow's knowledge of the way back before a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct WayBack {
+    /// How much longer than the least time it took from the stamp of the slice's last ACK to its arrival, ms.
+    pub late_ms: f64,
+    /// Queue of that ACK's round trip, ms.
+    pub queue_ms: f64,
+    /// Length of the slice, ms.
+    pub elapsed_ms: f64,
+    /// Slices on end in which the least time hardly moved, at most 8.
+    pub sure: u64,
+}
+
+impl WayBack {
+    /// Returns how long that ACK waited on the way back, ms, and `sure` after the slice.
+    #[must_use]
+    pub fn wait_ms(&self) -> (f64, u64) {
+        let inside_ms = self.late_ms.clamp(0.0, self.queue_ms + 2.0);
+        match (self.late_ms - inside_ms).abs() <= self.elapsed_ms / 4.0 {
+            false => (0.0, 0),
+            true if self.sure < 8 => (0.0, self.sure + 1),
+            true => ((inside_ms - 1.0).clamp(0.0, self.queue_ms), 8),
+        }
     }
 }
 

@@ -42,6 +42,7 @@ impl Sender {
         }
         self.window_end = self.window_end.max(ack.window_end);
         self.echo_ms = Some(ack.echo_ms);
+        self.sock.rcv_tsval = ack.stamp_ms;
         let (delivered, lost) = (self.sock.delivered, self.sock.lost);
         let prior_highest = self.highest_sack();
         self.sample = Sample::default();
