@@ -257,8 +257,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 			f->phase = CRUISE;
 		break;
 	case CRUISE:
-		policer_round(f, segments_of(rate, path_us), lost_permille, loss_permille,
-			      q_us > least_target_us(f));
+		policer_round(f, segments_of(rate, path_us), lost_permille, loss_permille, q_us > least_target_us(f));
 		cruise_round(sk, f, g, q_us, lost);
 		break;
 	case PROBE:
@@ -340,8 +339,8 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 static __noinline void slice_end(struct sock *sk, struct crest *f, const struct rate_sample *rs, u32 elapsed_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	u32 n = tp->delivered - f->slice_delivered, ack_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US), q_us, low,
-	    path_us, waited;
+	u32 n = tp->delivered - f->slice_delivered, ack_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US);
+	u32 waited, path_us, q_us, low;
 	u64 flight = min((u64)rs->delivered * RATE_UNIT / rs->rtt_us, RATE_MAX);
 	u64 rate = min(n * RATE_UNIT / elapsed_us, RATE_MAX), recent, w;
 

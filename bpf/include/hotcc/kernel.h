@@ -110,7 +110,7 @@ struct tcp_options_received {
 	u16 snd_wscale : 4;
 	u16 dsack : 1;
 	u32 rcv_tsval; /* the latest segment's time stamp, of the peer's clock; 0: none yet */
-	u8 num_sacks; /* blocks of the next ACK, without that of D-SACK */
+	u8 num_sacks;  /* blocks of the next ACK, without that of D-SACK */
 } __core;
 
 #define SACK_BLOCKS 4
