@@ -95,26 +95,26 @@ fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
 /// In virtual time the kernel's own disciplines repeat: each packet of the second run has the fate and the place that it
 /// had in the first.
 #[test]
+#[ignore = "takes minutes: just soak"]
 fn the_kernels_disciplines_repeat() {
     let Some(kernel) = stock_kernel("the_kernels_disciplines_repeat", "6.12") else { return };
-    let packets = soak::times(20_000);
+    let arrivals = arrivals(1, soak::times(20_000));
     for discipline in ["codel limit 1000 ecn", "fq_codel limit 1000"] {
+        let comparison = Comparison {
+            kernel: discipline.to_owned(),
+            ours: None,
+            limit_bytes: LIMIT.1,
+            rate_bps: RATE_BPS,
+            arrivals: arrivals.clone(),
+        };
         let once = || {
             let _processor = Processor::take();
-            let (limit_bytes, rate_bps) = (LIMIT.1, RATE_BPS);
-            let comparison = Comparison {
-                kernel: discipline.to_owned(),
-                ours: None,
-                limit_bytes,
-                rate_bps,
-                arrivals: arrivals(1, packets),
-            };
             compare(&kernel, &comparison).unwrap()
         };
         let (first, again) = (once(), once());
         assert!(first.kernel.dropped > 100 && first.kernel.marked > 100, "too little happened: {first:?}");
         assert_eq!((first.kernel, first.kernel_hash), (again.kernel, again.kernel_hash), "{discipline}");
-        println!("{discipline}: {:?}", first.kernel);
+        soak::report(&format!("the kernel's {discipline} repeats the fates of {} packets", arrivals.len()));
     }
 }
 
