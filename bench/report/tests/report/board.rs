@@ -39,7 +39,7 @@ fn each_row_leads_to_a_chart_in_which_every_congestion_control_has_its_own_colou
         assert_eq!((legend.matches("<li>").count(), strokes.len()), (CCS.len(), CCS.len()), "{legend}");
     }
     // the best throughput, and the least delay
-    assert!(html.contains("<strong>80 ± 0</strong>") && html.contains("<strong>30</strong>"), "{html}");
+    assert!(html.contains("<strong>80 ± 0</strong>") && html.contains("<strong>30.0</strong>"), "{html}");
 }
 
 #[test]
