@@ -2,15 +2,15 @@
 
 use crate::lab::LabCommand;
 use crate::report::refresh;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use hotcc_report::repeated::{DIRECTORY, compare};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Repeat runs that `lab` made, and compare all bytes of their files
 ///
-/// Draws one case in ten (`--one-in`) and writes its runs to OUT/repeated, where OUT is the directory of `lab`. Exits with 1
-/// if a run fails or is invalid, or if a file differs.
+/// Draws one case in ten (`--one-in`) and writes its runs to OUT/repeated, where OUT is the directory of `lab`. Exits
+/// with 1 if a run fails or is invalid, or if a file differs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench repeat bench/scenarios/scoreboard.toml\n  \
     hotcc-bench repeat --one-in 100 --draw-seed 7 --page docs/scoreboard.md bench/scenarios/scoreboard*.toml\n\n\
@@ -45,7 +45,7 @@ impl RepeatCommand {
             code = code.max(u8::from(!compared.differing.is_empty()));
         }
         if let Some(page) = &self.page {
-            refresh(page, &out).with_context(|| format!("cannot update {}", page.display()))?;
+            refresh(page, &out)?;
         }
         Ok(ExitCode::from(code))
     }

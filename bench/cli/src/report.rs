@@ -143,7 +143,8 @@ pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Updates a document's tables of figures and of gates, its dossier, and its lines about repeated runs. Returns whether anything changed.
+/// Updates a document's tables of figures and of gates, its dossier, and its lines about repeated runs. Returns whether
+/// anything changed.
 pub fn refresh(path: &Path, results: &Path) -> Result<bool> {
     let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let new = hotcc_report::markdown::refreshed(&old, results)

@@ -16,11 +16,12 @@ const ALWAYS_IN_LAB: [&str; 3] = ["crest", "bbr", "cubic"];
 
 /// Run every congestion control on every link of a scenario, and rank them by throughput and delay
 ///
-/// Runs on a stock kernel in virtual time, which takes hours; `--quick` simulates the runs, which takes minutes. To resume an
-/// interrupted scoreboard, run the same command again. Writes scoreboard.html, .svg, .csv, .json and scoreboard-cases.csv beside the results, and with --page a Markdown page and its picture.
+/// Runs on a stock kernel in virtual time, which takes hours; `--quick` simulates the runs, which takes minutes. To
+/// resume an interrupted scoreboard, run the same command again. Writes scoreboard.html, .svg, .csv, .json and
+/// scoreboard-cases.csv beside the results, and with --page a Markdown page and its picture.
 ///
-/// Scenarios without `bounds` are not ranked. They are simulated; on the kernel, they run only for crest, bbr, cubic and the
-/// first other of the ranking.
+/// Scenarios without `bounds` are not ranked. They are simulated; on the kernel, they run only for crest, bbr, cubic
+/// and the first other of the ranking.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench scoreboard --quick bench/scenarios/scoreboard.toml\n  \
     hotcc-bench scoreboard --quick --only crest,bbr,cubic bench/scenarios/scoreboard.toml\n  \
@@ -88,8 +89,7 @@ impl ScoreboardCommand {
     /// Simulates scenarios that are not ranked. Unless everything is simulated, also runs them on the kernel for some
     /// congestion controls. Returns the exit code.
     fn run_unranked(&self, unranked: &LabCommand, best_other: Option<String>) -> Result<u8> {
-        let of = |lab: LabCommand, ccs: &[String]| {
-            let mut lab = lab;
+        let of = |mut lab: LabCommand, ccs: &[String]| {
             lab.restrict_cases("cc", ccs);
             lab.run_all(false)
         };

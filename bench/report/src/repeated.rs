@@ -1,4 +1,4 @@
-//! Runs that were repeated: whether their files are the same, byte for byte, and the line that a document has about them.
+//! Repeated runs: whether their files are the same, byte for byte, and what a document says about it.
 
 use super::markdown::replaced;
 use anyhow::{Context, Result, ensure};
