@@ -64,7 +64,11 @@ bench *args: build
 
 # Rank every congestion control on recorded links, and write docs/scoreboard.md: --quick simulates, --only cc,... chooses.
 scoreboard *args: build
-    target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
+    target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard*.toml
+
+# Repeat a random tenth of the scoreboard's runs on the kernel, and write to docs/scoreboard.md whether all bytes agree.
+repeat-scoreboard *args: build
+    target/release/hotcc-bench repeat --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard.toml
 
 # Simulate every congestion control under the criteria of RFC 9743, and write docs/dossier.md.
 dossier *args: build

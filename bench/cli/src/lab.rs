@@ -28,7 +28,7 @@ use std::time::Instant;
 /// docs/reference/scenarios.md describes scenario files. To resume an interrupted lab, run the same command again: it keeps
 /// completed runs. Exits with 1 if a file is invalid, if a run fails or is invalid, or if an `at_least` of the scenario
 /// does not hold.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench lab bench/scenarios/dtcp-lte-loss.toml\n  \
     hotcc-bench lab --lab vm:6.1 --jobs 2 --out /tmp/results bench/scenarios/*.toml\n  \
     hotcc-bench lab --one-seed --case cc=dtcp --case loss=0.01 bench/scenarios/dtcp-lte-loss.toml\n  \
@@ -284,6 +284,24 @@ impl LabCommand {
         Ok(())
     }
 
+    /// Splits off the scenarios that show no bounds, with the same options. Scenarios that cannot be read stay, so that
+    /// the error is reported.
+    pub fn split_off_unbounded(&mut self) -> Option<Self> {
+        let is_unbounded = |path: &PathBuf| {
+            let cases = Source::read(path).and_then(|source| source.cases());
+            cases.is_ok_and(|cases| cases.iter().any(|case| !case.scenario.bounds.get_ref()))
+        };
+        let (unbounded, bounded) = self.scenarios.iter().cloned().partition::<Vec<_>, _>(is_unbounded);
+        self.scenarios = bounded;
+        (!unbounded.is_empty()).then(|| Self { scenarios: unbounded, ..self.clone() })
+    }
+
+    /// Returns the command that simulates the same runs.
+    #[must_use]
+    pub fn simulated(&self) -> Self {
+        Self { sim: true, ..self.clone() }
+    }
+
     /// Returns whether the command only checks the scenarios, without running anything.
     pub fn is_check_only(&self) -> bool {
         self.check
@@ -292,6 +310,12 @@ impl LabCommand {
     /// Restricts the runs to these values of a swept key, in addition to those that `--case` names.
     pub fn restrict_cases(&mut self, key: &str, values: &[String]) {
         self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
+    }
+
+    /// Moves the results to another directory, and draws one case in ten unless `--one-in` chooses otherwise.
+    pub fn repeat_into(&mut self, out: PathBuf) {
+        self.out = out;
+        self.one_in = self.one_in.or(NonZeroU32::new(10));
     }
 
     /// Returns whether stdout is JSON.
@@ -304,7 +328,8 @@ impl LabCommand {
         &self.out
     }
 
-    fn simulates(&self) -> bool {
+    /// Returns whether the runs are simulated.
+    pub fn simulates(&self) -> bool {
         self.sim || self.quick
     }
 

@@ -6,6 +6,7 @@ mod exit;
 mod gates;
 mod kernels;
 mod lab;
+mod repeat;
 mod report;
 mod scoreboard;
 mod soak;
@@ -23,6 +24,7 @@ use hotcc_lab::{matrix, native};
 use hotcc_lab_proto::job::Row;
 use hotcc_testbed::netlab;
 use lab::LabCommand;
+use repeat::RepeatCommand;
 use scoreboard::ScoreboardCommand;
 use soak::SoakCommand;
 use std::path::PathBuf;
@@ -55,6 +57,7 @@ enum Command {
     Lab(LabCommand),
     Gates(GatesCommand),
     Scoreboard(ScoreboardCommand),
+    Repeat(RepeatCommand),
     Dossier(DossierCommand),
     /// Load, swap, roll back and unload every algorithm under traffic on each kernel
     ///
@@ -112,6 +115,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Lab(command) => command.run(),
         Command::Gates(command) => command.run(),
         Command::Scoreboard(command) => command.run(),
+        Command::Repeat(command) => command.run(),
         Command::Dossier(command) => command.run(),
         Command::Matrix { kernels, bytes } => run_matrix(&kernels, bytes),
         Command::PlayNatively { job, results } => native::play_job(&job, &results)

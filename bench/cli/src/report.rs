@@ -143,12 +143,14 @@ pub fn run_figures(command: &FiguresCommand) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Updates a document's tables of figures and of gates, and its dossier. Returns whether anything changed.
+/// Updates a document's tables of figures and of gates, its dossier, and its lines about repeated runs. Returns whether
+/// anything changed.
 pub fn refresh(path: &Path, results: &Path) -> Result<bool> {
     let old = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let new = hotcc_report::markdown::refreshed(&old, results)
         .and_then(|figures| hotcc_report::gates::refreshed(&figures, results))
         .and_then(|gates| hotcc_report::gates::dossier::refreshed(&gates, results))
+        .and_then(|dossier| hotcc_report::repeated::refreshed(&dossier, results))
         .with_context(|| path.display().to_string())?;
     if new != old {
         fs::write(path, &new).with_context(|| format!("cannot write {}", path.display()))?;

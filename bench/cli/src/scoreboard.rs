@@ -6,20 +6,26 @@ use anyhow::{Context, Result};
 use hotcc_lab::simulated::BACKEND;
 use hotcc_report::charts::board;
 use hotcc_report::data::Data;
-use hotcc_report::ranking::{csv, rank, table};
+use hotcc_report::ranking::{Standing, cases_csv, csv, rank, table};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// Congestion controls of which the kernel runs scenarios that are not ranked, too.
+const ALWAYS_IN_LAB: [&str; 3] = ["crest", "bbr", "cubic"];
+
 /// Run every congestion control on every link of a scenario, and rank them by throughput and delay
 ///
-/// Runs on a stock kernel in virtual time, which takes hours; `--quick` simulates the runs, which takes minutes. To resume an
-/// interrupted scoreboard, run the same command again. Writes scoreboard.svg, scoreboard.csv and scoreboard.json beside the
-/// results, and with --page a Markdown page and its picture.
+/// Runs on a stock kernel in virtual time, which takes hours; `--quick` simulates the runs, which takes minutes. To
+/// resume an interrupted scoreboard, run the same command again. Writes scoreboard.html, .svg, .csv, .json and
+/// scoreboard-cases.csv beside the results, and with --page a Markdown page and its picture.
+///
+/// Scenarios without `bounds` are not ranked. They are simulated; on the kernel, they run only for crest, bbr, cubic
+/// and the first other of the ranking.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench scoreboard --quick bench/scenarios/scoreboard.toml\n  \
     hotcc-bench scoreboard --quick --only crest,bbr,cubic bench/scenarios/scoreboard.toml\n  \
-    hotcc-bench scoreboard --jobs 2 --page docs/scoreboard.md bench/scenarios/scoreboard.toml")]
+    hotcc-bench scoreboard --jobs 2 --page docs/scoreboard.md bench/scenarios/scoreboard*.toml")]
 pub struct ScoreboardCommand {
     #[command(flatten)]
     lab: LabCommand,
@@ -37,31 +43,87 @@ pub struct ScoreboardCommand {
 impl ScoreboardCommand {
     /// Runs the scenarios, and writes the ranking. Exit code 1 if a run failed or is invalid.
     pub fn run(mut self) -> Result<ExitCode> {
+        let unranked = self.lab.split_off_unbounded();
         self.lab.restrict_cases("cc", &self.only);
-        let (code, directories) = self.lab.run_all(false)?;
-        if self.lab.is_check_only() {
-            return Ok(ExitCode::from(code));
-        }
+        let (mut code, directories) = self.lab.run_all(false)?;
+        let mut best_other = None;
         for directory in &directories {
             let data = Data::read(directory)?;
             let standings = rank(&data.rows);
+            best_other = best_other.or_else(|| first_other(&standings));
+            let html = hotcc_report::board::page(&data, &standings, &self.what)?;
             let picture = board::svg(&standings, &self.what, data.results.manifest.backend == BACKEND)?;
-            let json = serde_json::to_string_pretty(&standings)?;
+            let json = serde_json::to_string_pretty(&serde_json::json!({ "ranking": standings, "cases": data.rows }))?;
             let page = self.page.as_ref().map(|page| (page.with_extension("svg"), &picture));
-            let files =
-                [("scoreboard.svg", &picture), ("scoreboard.csv", &csv(&standings)?), ("scoreboard.json", &json)];
+            let files = [
+                ("scoreboard.html", &html),
+                ("scoreboard.svg", &picture),
+                ("scoreboard.csv", &csv(&standings)?),
+                ("scoreboard-cases.csv", &cases_csv(&data.rows)?),
+                ("scoreboard.json", &json),
+            ];
             for (path, text) in files.map(|(name, text)| (directory.join(name), text)).into_iter().chain(page) {
                 fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
             }
             if self.lab.json() {
                 println!("{json}");
             } else {
-                println!("{}\n{}", table(&standings).markdown(), directory.join("report.html").display());
+                println!("{}\n{}", table(&standings).markdown(), directory.join("scoreboard.html").display());
             }
         }
-        if let Some(page) = &self.page {
-            refresh(page, self.lab.out())?;
+        self.refresh_page()?;
+        if let Some(unranked) = unranked {
+            code = code.max(self.run_unranked(&unranked, best_other)?);
+            self.refresh_page()?;
         }
         Ok(ExitCode::from(code))
+    }
+
+    fn refresh_page(&self) -> Result<()> {
+        if let Some(page) = self.page.as_ref().filter(|_| !self.lab.is_check_only()) {
+            refresh(page, self.lab.out())?;
+        }
+        Ok(())
+    }
+
+    /// Simulates scenarios that are not ranked. Unless everything is simulated, also runs them on the kernel for some
+    /// congestion controls. Returns the exit code.
+    fn run_unranked(&self, unranked: &LabCommand, best_other: Option<String>) -> Result<u8> {
+        let of = |mut lab: LabCommand, ccs: &[String]| {
+            lab.restrict_cases("cc", ccs);
+            lab.run_all(false)
+        };
+        let (mut code, _) = of(unranked.simulated(), &self.only)?;
+        let in_lab = in_lab(best_other, &self.only);
+        if !self.lab.simulates() && !in_lab.is_empty() {
+            code = code.max(of(unranked.clone(), &in_lab)?.0);
+        }
+        Ok(code)
+    }
+}
+
+/// Returns the first congestion control of the ranking that does not run in the lab anyway.
+fn first_other(standings: &[Standing]) -> Option<String> {
+    let others = standings.iter().filter(|s| !s.is_bound && !ALWAYS_IN_LAB.contains(&s.label.as_str()));
+    others.map(|s| s.label.clone()).next()
+}
+
+/// Returns the congestion controls of which the kernel runs scenarios that are not ranked: if `only` is not empty, only
+/// those in it.
+fn in_lab(best_other: Option<String>, only: &[String]) -> Vec<String> {
+    let all = ALWAYS_IN_LAB.map(str::to_owned).into_iter().chain(best_other);
+    all.filter(|cc| only.is_empty() || only.contains(cc)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_runs_three_congestion_controls_and_the_best_other_unless_fewer_are_wanted() {
+        let best_other = || Some("dtcp".to_owned());
+        assert_eq!(in_lab(best_other(), &[]), ["crest", "bbr", "cubic", "dtcp"]);
+        assert_eq!(in_lab(best_other(), &["reno".to_owned(), "bbr".to_owned()]), ["bbr"]);
+        assert_eq!(in_lab(None, &[]), ALWAYS_IN_LAB);
     }
 }

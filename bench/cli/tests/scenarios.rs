@@ -16,6 +16,8 @@ mod invalid;
 mod objects;
 #[path = "scenarios/peers.rs"]
 mod peers;
+#[path = "scenarios/scoreboard.rs"]
+mod scoreboard;
 #[path = "scenarios/simulated.rs"]
 mod simulated;
 #[path = "scenarios/traces.rs"]

@@ -47,6 +47,8 @@ pub struct Counts {
 pub struct Compared {
     /// The kernel's discipline.
     pub kernel: Counts,
+    /// A hash over the packets that left it: each with its number, its mark, and how many had been sent by then.
+    pub kernel_hash: u64,
     /// The lab's.
     pub ours: Counts,
     /// What the lab's code takes per packet; in virtual time, this is the number of instructions.

@@ -77,7 +77,7 @@ pub struct Manifest {
     pub qemu: String,
     /// The CPU that the guest sees, or that of this machine; empty for `simulator`.
     pub cpu: String,
-    /// SHA-256 of every BPF object and program that is used, by name.
+    /// SHA-256 of every BPF object and program that is used, by name, and of the kernel's package, as `package NAME`.
     pub objects: BTreeMap<String, String>,
     /// All planned runs, in order.
     pub runs: Vec<RunId>,

@@ -179,6 +179,11 @@ impl Lab<'_> {
                 programs.push((name, programs::system(architecture, name)?));
             }
         }
+        if let Backend::Vm(kernel, _) = self.backend {
+            programs.push((vm::qemu(architecture), vm::qemu_path(architecture)?));
+            let packages = &kernel.manifest.package.debs;
+            objects.extend(packages.iter().map(|deb| (format!("package {}", deb.package), deb.sha256.clone())));
+        }
         for (name, path) in programs {
             let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
             objects.insert(name.to_owned(), sha256(content));

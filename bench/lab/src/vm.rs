@@ -8,6 +8,7 @@ pub use state::{Unusable, resume, save};
 use anyhow::{Context, Result};
 use hotcc_kernels::{Architecture, Kernel, series};
 use hotcc_lab_proto::job::{Message, RESULTS_PORT};
+use hotcc_testbed::programs::program_in;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use process::Process;
@@ -130,6 +131,14 @@ pub fn qemu(architecture: Architecture) -> &'static str {
         Architecture::Amd64 => "qemu-system-x86_64",
         Architecture::Arm64 => "qemu-system-aarch64",
     }
+}
+
+/// Returns the path of QEMU for an architecture.
+pub fn qemu_path(architecture: Architecture) -> Result<PathBuf> {
+    let qemu = qemu(architecture);
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let found = program_in(std::env::split_paths(&directories), qemu);
+    found.with_context(|| format!("cannot find {qemu}; ./setup.sh installs it"))
 }
 
 /// Returns QEMU's version line.

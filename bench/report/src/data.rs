@@ -40,7 +40,7 @@ const fn column(metric: &'static str, heading: &'static str, factor: f64, shown:
 }
 
 /// Columns of the tables of figures, in order.
-pub const COLUMNS: [Column; 15] = [
+pub const COLUMNS: [Column; 16] = [
     column("throughput_mbps", "throughput, Mbit/s", 1.0, Shown::Always),
     column("utilisation", "utilisation, %", 100.0, Shown::Always),
     column("rtt_mean_ms", "mean RTT, ms", 1.0, Shown::Always),
@@ -56,6 +56,7 @@ pub const COLUMNS: [Column; 15] = [
     column("convergence_s", "convergence, s", 1.0, Shown::IfPresent),
     column("recovery_s", "recovery, s", 1.0, Shown::IfPresent),
     column("jain", "Jain's index", 1.0, Shown::Always),
+    column("share", "share, %", 100.0, Shown::IfPresent),
 ];
 
 /// Columns of the table of receivers, in order. A metric is a key of `receiver` in `summary.json`.

@@ -15,8 +15,12 @@ pub enum Cell {
     Head(String),
     /// Text.
     Text(String),
+    /// Text that leads to the element with this id.
+    Link(String, String),
     /// A figure, right-aligned.
     Figure(String),
+    /// A figure that is the best of its column.
+    Best(String),
 }
 
 /// A table with a caption.
@@ -36,7 +40,7 @@ impl Table {
     /// Returns the table as HTML, in a box that scrolls if the window is narrower than the table.
     #[must_use]
     pub fn html(&self) -> Markup {
-        let is_figure = |place| matches!(self.rows.first().and_then(|row| row.get(place)), Some(Cell::Figure(_)));
+        let is_figure = |place| self.rows.first().and_then(|row| row.get(place)).is_some_and(Cell::is_figure);
         html! {
             // a region that scrolls must be reachable with the keyboard
             div.wide role="region" tabindex="0" aria-label=(self.caption) {
@@ -61,11 +65,19 @@ impl Table {
 }
 
 impl Cell {
+    /// Returns whether the cell is right-aligned.
+    #[must_use]
+    pub fn is_figure(&self) -> bool {
+        matches!(self, Self::Figure(_) | Self::Best(_))
+    }
+
     fn html(&self) -> Markup {
         match self {
             Self::Head(text) => html! { th scope="row" { (text) } },
             Self::Text(text) => html! { td { (text) } },
+            Self::Link(text, id) => html! { td { a href={ "#" (id) } { (text) } } },
             Self::Figure(text) => html! { td.n { (text) } },
+            Self::Best(text) => html! { td.n { strong { (text) } } },
         }
     }
 }

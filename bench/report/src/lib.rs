@@ -1,5 +1,6 @@
 //! Reports: a result directory as a page, and the comparison of two result directories.
 
+pub mod board;
 pub mod charts;
 pub mod data;
 pub mod diff;
@@ -11,6 +12,7 @@ pub mod html;
 pub mod markdown;
 pub mod page;
 pub mod ranking;
+pub mod repeated;
 pub mod rows;
 pub mod series;
 pub mod tables;

@@ -22,6 +22,8 @@ const FLOWS: &str = "flows";
 const SIMULATED: &str = "simulated";
 /// Word in a part's marker: the congestion controls ranked over all cases.
 const RANKING: &str = "ranking";
+/// Prefix of a word in a part's marker: the swept key that is not averaged over.
+const BY: &str = "by:";
 /// Beginning of the line above a kernel's tables.
 const LINUX: &str = "Linux ";
 /// Beginning of the line above simulated tables.
@@ -32,10 +34,13 @@ impl Table {
     #[must_use]
     pub fn markdown(&self) -> String {
         let text = |cell: &Cell| match cell {
-            Cell::Head(text) | Cell::Text(text) | Cell::Figure(text) => text.replace('|', "\\|").replace('\n', " "),
+            Cell::Head(text) | Cell::Text(text) | Cell::Link(text, _) | Cell::Figure(text) => {
+                text.replace('|', "\\|").replace('\n', " ")
+            }
+            Cell::Best(text) => format!("**{text}**"),
         };
         let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(text).collect()).collect();
-        let is_figure = |column: usize| matches!(self.rows.first().and_then(|r| r.get(column)), Some(Cell::Figure(_)));
+        let is_figure = |column: usize| self.rows.first().and_then(|r| r.get(column)).is_some_and(Cell::is_figure);
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|c| {
                 let cells = rows.iter().filter_map(|row| row.get(c)).chain(self.columns.get(c));
@@ -89,6 +94,8 @@ fn with_papers(figures: &Table, data: &Data) -> String {
 /// - `flows`: one row for each flow.
 /// - Names of figures: one column for each congestion control or flow, with these figures in each cell.
 /// - `ranking`: the congestion controls ranked over all cases.
+/// - `by:KEY` and figures: one row for each value of this swept key and each congestion control, with the means over all
+///   other cases; `FLOW:FIGURE` is the figure of the flows with this name.
 /// - `simulated`: the simulator's results, and nothing else.
 ///
 /// Tables of a kernel without results stay unchanged.
@@ -129,14 +136,16 @@ pub(crate) fn replaced(
     Ok(out + rest)
 }
 
-/// `SCENARIO [flows] [ranking] [simulated] [FIGURE...] [KEY=VALUE...]`.
+/// `SCENARIO [flows] [ranking] [simulated] [by:KEY] [[FLOW:]FIGURE...] [KEY=VALUE...]`.
 struct Marked<'a> {
     scenario: &'a str,
     by_flow: bool,
     simulated: bool,
     ranking: bool,
-    /// If there are any, the table has one column for each label.
-    columns: Vec<&'static Column>,
+    /// The swept key that is not averaged over.
+    by: Option<&'a str>,
+    /// If there are any, the table has one column for each label; with `by`, one for each of these, of a flow or of all.
+    columns: Vec<(Option<&'a str>, &'static Column)>,
     cases: Vec<SweptValue>,
 }
 
@@ -148,10 +157,13 @@ impl<'a> Marked<'a> {
             "invalid scenario name `{scenario}`: expected only letters, digits and `-`"
         );
         let (by_flow, simulated, ranking) = (false, false, false);
-        let mut marked = Self { scenario, by_flow, simulated, ranking, columns: Vec::new(), cases: Vec::new() };
+        let mut marked =
+            Self { scenario, by_flow, simulated, ranking, by: None, columns: Vec::new(), cases: Vec::new() };
         for word in words.split_whitespace() {
-            match COLUMNS.iter().find(|column| column.metric == word) {
-                Some(column) => marked.columns.push(column),
+            let (flow, metric) = word.split_once(':').map_or((None, word), |(flow, metric)| (Some(flow), metric));
+            match COLUMNS.iter().find(|column| column.metric == metric) {
+                Some(column) => marked.columns.push((flow, column)),
+                None if word.starts_with(BY) => marked.by = word.strip_prefix(BY),
                 None if word == FLOWS => marked.by_flow = true,
                 None if word == SIMULATED => marked.simulated = true,
                 None if word == RANKING => marked.ranking = true,
@@ -160,6 +172,10 @@ impl<'a> Marked<'a> {
                     .push(word.parse().map_err(|why| anyhow!("`{BEGIN}{mark} -->`: invalid word `{word}`: {why}"))?),
             }
         }
+        ensure!(
+            marked.by.is_some() || marked.columns.iter().all(|(flow, _)| flow.is_none()),
+            "`{BEGIN}{mark} -->`: a figure of a flow needs `{BY}KEY`"
+        );
         Ok(marked)
     }
 
@@ -188,14 +204,19 @@ impl<'a> Marked<'a> {
         if self.ranking {
             return (ranking::table(&ranking::rank(&data.rows)), String::new());
         }
+        if let Some(by) = self.by {
+            let table = tables::pooled(&data.results.runs, by, &self.columns);
+            return (table, format!(" Means over all cases with the same {by}, and their 95 % intervals."));
+        }
         match (self.columns.is_empty(), self.by_flow) {
             (true, true) => return (tables::by_flow(&data.flows, Place::Document), String::new()),
             (true, false) => return (tables::figures(data, Place::Document), String::new()),
             _ => {}
         }
         let rows = if self.by_flow { &by_flow_name(&data.results) } else { &data.rows };
-        let headings: Vec<&str> = self.columns.iter().map(|column| column.heading).collect();
-        (tables::side_by_side(rows, &self.columns), format!(" Each cell has: {}.", headings.join("; ")))
+        let columns: Vec<&Column> = self.columns.iter().map(|(_, column)| *column).collect();
+        let headings: Vec<&str> = columns.iter().map(|column| column.heading).collect();
+        (tables::side_by_side(rows, &columns), format!(" Each cell has: {}.", headings.join("; ")))
     }
 }
 

@@ -28,7 +28,12 @@ pub fn page(data: &Data, most: usize) -> Result<String> {
     let mut recordings = Recordings::default();
     sections.push(("delay", "Throughput and delay", delay(data, most, &mut recordings)?));
     sections.push(("series", "Over time", series(data, most, &mut recordings)?));
-    Ok(document(html! {
+    Ok(laid_out(data, &sections))
+}
+
+/// Returns a page with these sections (their ids, names and contents) below the header of the results.
+pub(super) fn laid_out(data: &Data, sections: &[(&str, &str, Markup)]) -> String {
+    document(html! {
         (DOCTYPE) "\n"
         html lang="en" {
             head {
@@ -41,16 +46,16 @@ pub fn page(data: &Data, most: usize) -> Result<String> {
             body {
                 (header(data))
                 nav aria-label="sections" {
-                    ul { @for (id, name, _) in &sections { li { a href={ "#" (id) } { (name) } } } }
+                    ul { @for (id, name, _) in sections { li { a href={ "#" (id) } { (name) } } } }
                 }
                 main {
-                    @for (id, name, body) in &sections {
+                    @for (id, name, body) in sections {
                         section aria-labelledby=(id) { h2 id=(id) { (name) } (body) }
                     }
                 }
             }
         }
-    }))
+    })
 }
 
 fn header(data: &Data) -> Markup {
@@ -224,17 +229,8 @@ fn rtt(data: &Data, name: &str, rows: &[&Row], recordings: &mut Recordings) -> R
 /// Draws the runs over time. Runs that differ only in their congestion control have the same axes, and a common chart.
 fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Markup> {
     let all = data.shown_runs();
-    let mut compared: Vec<(Case, Vec<&RunSummary>)> = Vec::new();
-    for run in all.iter().take(most) {
-        recordings.of(data, &run.run);
-        let condition = condition(run);
-        match compared.iter_mut().find(|(other, _)| *other == condition) {
-            Some((_, runs)) => runs.push(run),
-            None => compared.push((condition, vec![run])),
-        }
-    }
     let mut shown = Vec::new();
-    for (condition, runs) in &compared {
+    for (condition, runs) in &compared(data, all.iter().take(most).copied(), recordings) {
         shown.push(compared_series(data, condition, runs, recordings)?);
     }
     Ok(html! {
@@ -244,24 +240,33 @@ fn series(data: &Data, most: usize, recordings: &mut Recordings) -> Result<Marku
     })
 }
 
+/// Groups runs that differ only in their congestion control, and reads their recordings.
+fn compared<'a>(
+    data: &Data,
+    runs: impl Iterator<Item = &'a RunSummary>,
+    recordings: &mut Recordings,
+) -> Vec<(Case, Vec<&'a RunSummary>)> {
+    let mut compared: Vec<(Case, Vec<&RunSummary>)> = Vec::new();
+    for run in runs {
+        recordings.of(data, &run.run);
+        let condition = condition(run);
+        match compared.iter_mut().find(|(other, _)| *other == condition) {
+            Some((_, runs)) => runs.push(run),
+            None => compared.push((condition, vec![run])),
+        }
+    }
+    compared
+}
+
 fn compared_series(data: &Data, condition: &Case, runs: &[&RunSummary], recordings: &Recordings) -> Result<Markup> {
-    let label = |run: &RunSummary, cc: &str| placed(run, cc).0;
-    // datagram flows have no row: they get the last style
-    let place = |label: &str| data.labels.iter().position(|other| other == label).unwrap_or(MAX_SERIES - 1);
-    let (mut ranges, mut overlaid) = (Ranges::default(), Shown::default());
+    let mut ranges = Ranges::default();
     let mut each = Vec::new();
     for run in runs {
         let recording = recordings.known(&run.run);
-        let shown = Shown::of_run(run, recording, |cc| place(&label(run, cc)));
+        let shown = Shown::of_run(run, recording, |cc| place(data, &placed(run, cc).0));
         ranges.widen(&shown);
-        if let [flow] = run.flows.as_slice() {
-            let label = label(run, &flow.cc);
-            overlaid.overlay(run, recording, place(&label) % MAX_SERIES, &label);
-        }
         each.push((run, recording, shown));
     }
-    let is_overlaid = runs.len() > 1 && runs.iter().all(|run| run.flows.len() == 1);
-    let title = format!("{}: all congestion controls", case_text(condition));
     let mut charts = Vec::new();
     for (run, recording, shown) in &each {
         let title = format!("{}, seed {}", case_text(&run.run.case), run.run.seed);
@@ -275,9 +280,46 @@ fn compared_series(data: &Data, condition: &Case, runs: &[&RunSummary], recordin
         });
     }
     Ok(html! {
-        @if is_overlaid { div.keep { h3 { (title) } (timeline::draw_overlaid(&overlaid, &title, &ranges)?) } }
+        (overlaid(data, condition, runs, recordings, &ranges)?)
         @for chart in &charts { (chart) }
     })
+}
+
+/// Returns a congestion control's index among all. Datagram flows have no row: they get the last style.
+fn place(data: &Data, label: &str) -> usize {
+    data.labels.iter().position(|other| other == label).unwrap_or(MAX_SERIES - 1)
+}
+
+/// Draws the runs of several congestion controls, each with one flow, in a common chart; nothing if there are none, or
+/// if there is only one.
+fn overlaid(
+    data: &Data,
+    condition: &Case,
+    runs: &[&RunSummary],
+    recordings: &Recordings,
+    ranges: &Ranges,
+) -> Result<Markup> {
+    let mut shown = Shown::default();
+    for run in runs {
+        let [flow] = run.flows.as_slice() else { return Ok(html! {}) };
+        let label = placed(run, &flow.cc).0;
+        shown.overlay(run, recordings.known(&run.run), place(data, &label) % MAX_SERIES, &label);
+    }
+    let title = format!("{}: all congestion controls", case_text(condition));
+    let chart = (runs.len() > 1).then(|| timeline::draw_overlaid(&shown, &title, ranges)).transpose()?;
+    Ok(html! { @if let Some(chart) = chart { div.keep { h3 { (title) } (chart) } } })
+}
+
+/// Draws each condition's valid runs in a common chart: the first seed of each congestion control.
+pub(super) fn overlaid_conditions(data: &Data) -> Result<Vec<(Case, Markup)>> {
+    let mut recordings = Recordings::default();
+    let valid = data.shown_runs().into_iter().filter(|run| run.invalid.is_empty());
+    let compared = compared(data, valid, &mut recordings);
+    let chart = |(condition, runs): (Case, Vec<&RunSummary>)| {
+        let drawn = overlaid(data, &condition, &runs, &recordings, &Ranges::default())?;
+        Ok((condition, drawn))
+    };
+    compared.into_iter().map(chart).collect()
 }
 
 /// Returns charts under a heading, two in a row, with the first row on the same printed page as the heading; or a note

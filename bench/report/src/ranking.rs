@@ -3,7 +3,7 @@
 
 use super::estimate::{Estimate, Places};
 use super::html::{Cell, Table};
-use super::rows::{Row, conditions, labels};
+use super::rows::{Row, case_text, conditions, labels};
 use anyhow::Result;
 use hotcc_testbed::statistics::median;
 use serde::Serialize;
@@ -158,7 +158,7 @@ pub fn table(standings: &[Standing]) -> Table {
         let cells = figures.into_iter().zip(best).enumerate().map(|(place, ((value, text), best))| match s.is_bound {
             true if place > 2 => Cell::Figure("–".to_owned()),
             true => Cell::Figure(text),
-            false if value == best => Cell::Figure(format!("**{text}**")),
+            false if value == best => Cell::Best(text),
             false => Cell::Figure(text),
         });
         [Cell::Head(s.label.clone())].into_iter().chain(cells).collect()
@@ -195,6 +195,22 @@ pub fn csv(standings: &[Standing]) -> Result<String> {
             s.delay_p95_most_ms,
             s.timeouts,
             s.best_trades,
+        ))?;
+    }
+    Ok(String::from_utf8(lines.into_inner()?)?)
+}
+
+/// Returns the figures of each case and congestion control as comma-separated values.
+pub fn cases_csv(rows: &[Row]) -> Result<String> {
+    let mut lines = csv::Writer::from_writer(Vec::new());
+    lines.write_record(["case", "congestion_control", "throughput_mbps", "queue_delay_p95_ms"])?;
+    for row in rows {
+        let trade = Trade::of(row);
+        lines.serialize((
+            case_text(&row.condition),
+            &row.label,
+            trade.map(|trade| trade.throughput),
+            trade.map(|trade| trade.delay),
         ))?;
     }
     Ok(String::from_utf8(lines.into_inner()?)?)
@@ -254,6 +270,7 @@ mod tests {
         assert!(text.contains("**2 of 2**") && text.contains("**30**"), "{text}");
         assert!(text.lines().find(|line| line.contains("oracle")).is_some_and(|line| !line.contains("**")), "{text}");
         assert_eq!(csv(&standings).unwrap().lines().count(), 5);
+        assert_eq!(cases_csv(&rows()[..1]).unwrap().lines().nth(1), Some("link=x,c,8.0,30.0"));
         assert!(csv(&standings).unwrap().lines().nth(1).is_some_and(|line| line.starts_with("a,false,2,0.85")));
     }
 }

@@ -1,10 +1,10 @@
 //! The tables of a report: our figures, and the papers' figures beside them.
 
 use super::data::{COLUMNS, Column, Data, PROGRAM_COLUMNS, RECEIVER_COLUMNS, Shown};
-use super::estimate::{Places, number};
+use super::estimate::{Estimate, Places, number};
 use super::html::{Cell, Table};
 use super::rows::{Case, Row, case_text, conditions, labels};
-use hotcc_lab::results::{METRICS, Wanted};
+use hotcc_lab::results::{METRICS, RunSummary, Wanted};
 
 /// A column's figures as text, with equal decimals.
 struct Figures<'a> {
@@ -105,6 +105,41 @@ pub fn side_by_side(rows: &[Row], figures: &[&Column]) -> Table {
     let rows = conditions(rows).into_iter().map(cells).collect();
     let columns = ["case".to_owned()].into_iter().chain(labels.iter().cloned()).collect();
     Table { columns, rows, ..Table::default() }
+}
+
+/// Returns a table with one row for each value of the swept key `by` and each congestion control: means over all other
+/// cases and seeds. A figure is that of the flows with a name, or of all flows.
+pub fn pooled(runs: &[RunSummary], by: &str, figures: &[(Option<&str>, &Column)]) -> Table {
+    let mut rows: Vec<([&str; 2], Vec<&RunSummary>)> = Vec::new();
+    for run in runs.iter().filter(|run| run.invalid.is_empty()) {
+        let names = [by, "cc"].map(|key| run.run.case.get(key).map_or("all", String::as_str));
+        match rows.iter_mut().find(|(of, _)| *of == names) {
+            Some((_, runs)) => runs.push(run),
+            None => rows.push((names, vec![run])),
+        }
+    }
+    let order: Vec<&str> = rows.iter().map(|(names, _)| names[0]).collect();
+    rows.sort_by_key(|(names, _)| order.iter().position(|name| *name == names[0]));
+    let mut cells: Vec<Vec<Cell>> = rows
+        .iter()
+        .map(|([value, cc], _)| vec![Cell::Text((*value).to_owned()), Cell::Head((*cc).to_owned())])
+        .collect();
+    for (flow, column) in figures {
+        let value = |run: &&RunSummary| Some(run.metric(column.metric, *flow)? * column.factor);
+        let estimates: Vec<Option<Estimate>> =
+            rows.iter().map(|(_, runs)| Estimate::of(&runs.iter().filter_map(value).collect::<Vec<_>>())).collect();
+        let places = Places::of(estimates.iter().flatten().copied());
+        for (row, estimate) in cells.iter_mut().zip(&estimates) {
+            row.push(Cell::Figure(estimate.map_or("–".to_owned(), |estimate| places.estimate(&estimate))));
+        }
+    }
+    let heading = |(flow, column): &(Option<&str>, &Column)| match flow {
+        Some(flow) => format!("{flow}: {}", column.heading),
+        None => column.heading.to_owned(),
+    };
+    let columns =
+        [by, "congestion control"].map(str::to_owned).into_iter().chain(figures.iter().map(heading)).collect();
+    Table { columns, rows: cells, ..Table::default() }
 }
 
 /// Returns the meaning of a metric, with its unit.

@@ -40,9 +40,13 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub struct Interrupted;
 
 /// Catches interrupts: from now on, an interrupt only sets a flag, which [`pause`], [`Process::wait`] and [`check`]
-/// turn into the error [`Interrupted`], so that everything ends by being dropped. Further interrupts have no effect.
+/// turn into the error [`Interrupted`], so that everything ends by being dropped. Further interrupts have no effect,
+/// nor have further calls.
 pub fn catch_interrupts() -> Result<()> {
-    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst)).context("cannot handle Ctrl-C")
+    match ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst)) {
+        Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        caught => caught.context("cannot handle Ctrl-C"),
+    }
 }
 
 /// Returns [`Interrupted`] as an error if this process was asked to end.

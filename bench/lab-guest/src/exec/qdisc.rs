@@ -10,11 +10,15 @@ use hotcc_lab_proto::plan::{FIRST_FLOW_PORT, Plan, PlannedLink, PlannedPhase};
 use hotcc_lab_proto::qdisc::{Arrival, Compared, Comparison, Counts};
 use hotcc_lab_proto::queue::{Ecn, Header};
 use nix::net::if_::if_nametoindex;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::process::Command;
 use std::time::Duration;
 
 const NEAR: &str = "q0";
 const FAR: &str = "q1";
+/// Place of a packet's number: the beginning of its payload.
+const NUMBER: Range<usize> = OFFLOAD_BYTES + 42..OFFLOAD_BYTES + 46;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Packets between two reports of progress: a guest that says nothing counts as hung.
 const REPORTED: usize = 10_000;
@@ -23,13 +27,16 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 
 /// Executes a comparison, and reports its progress.
 pub fn compare(comparison: &Comparison, report: impl FnMut(String) -> Result<()>) -> Result<Compared> {
-    let (kernel, came_ns) = by_the_kernel(comparison, report)?;
+    let (kernel, kernel_hash, came_ns) = by_the_kernel(comparison, report)?;
     let (ours, ns_per_packet) = by_the_lab(comparison, &came_ns);
-    Ok(Compared { kernel, ours, ns_per_packet })
+    Ok(Compared { kernel, kernel_hash, ours, ns_per_packet })
 }
 
-/// Sends the packets. Returns also the times at which they were sent.
-fn by_the_kernel(comparison: &Comparison, mut report: impl FnMut(String) -> Result<()>) -> Result<(Counts, Vec<u64>)> {
+/// Sends the packets. Returns also a hash over those that left the queue, and the times at which they were sent.
+fn by_the_kernel(
+    comparison: &Comparison,
+    mut report: impl FnMut(String) -> Result<()>,
+) -> Result<(Counts, u64, Vec<u64>)> {
     let Comparison { kernel, rate_bps, arrivals, .. } = comparison;
     let _ = command("ip", &format!("link del {NEAR}")); // that of the comparison before
     command("ip", &format!("link add {NEAR} type veth peer name {FAR}"))?;
@@ -42,11 +49,14 @@ fn by_the_kernel(comparison: &Comparison, mut report: impl FnMut(String) -> Resu
     let open = |name| PacketSocket::open(if_nametoindex(name)?.cast_signed());
     let (near, far) = (open(NEAR)?, open(FAR)?);
     let mut counts = Counts::default();
+    let mut hash = DefaultHasher::new();
     let mut buffer = vec![0; 4096];
-    let mut receive = || -> Result<()> {
+    let mut receive = |sent: usize| -> Result<()> {
         while let Some(length) = far.receive(&mut buffer).context("cannot receive")? {
+            let is_marked = shape(&buffer[..length]).ecn == Ecn::Ce;
             counts.sent += 1;
-            counts.marked += u64::from(shape(&buffer[..length]).ecn == Ecn::Ce);
+            counts.marked += u64::from(is_marked);
+            (sent, is_marked, &buffer[NUMBER]).hash(&mut hash);
         }
         Ok(())
     };
@@ -56,21 +66,22 @@ fn by_the_kernel(comparison: &Comparison, mut report: impl FnMut(String) -> Resu
         if sent % REPORTED == 0 {
             report(format!("packet {sent} of {}", arrivals.len()))?;
         }
-        let data = frame(arrival);
+        let mut data = frame(arrival);
+        data[NUMBER].copy_from_slice(&(sent as u32).to_be_bytes());
         let early_ns = (zero_ns + arrival.at_ns).saturating_sub(monotonic_ns());
         if early_ns > 0 {
             std::thread::sleep(Duration::from_nanos(early_ns));
         }
         came_ns.push(monotonic_ns() - zero_ns);
         let _ = near.send(&data); // fails if the discipline drops the packet at once
-        receive()?;
+        receive(sent)?;
     }
     // until the queue is empty
     std::thread::sleep(Duration::from_secs(2));
-    receive()?;
+    receive(arrivals.len())?;
     ensure!(far.missed()? == 0, "the receiver missed packets");
     counts.dropped = arrivals.len() as u64 - counts.sent;
-    Ok((counts, came_ns))
+    Ok((counts, hash.finish(), came_ns))
 }
 
 /// Sends the packets through the lab's queue at these times. Returns also the time that this takes per packet.

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 /// Colour and dash pattern (in CSS pixels) of each series.
-const STYLES: [(RGBColor, &str); 12] = [
+const STYLES: [(RGBColor, &str); 15] = [
     (RGBColor(0x00, 0x72, 0xb2), ""),
     (RGBColor(0xd5, 0x5e, 0x00), "7 3"),
     (RGBColor(0x00, 0x8a, 0x63), "2 2"),
@@ -34,6 +34,9 @@ const STYLES: [(RGBColor, &str); 12] = [
     (RGBColor(0x8b, 0x1e, 0x1e), "1 2"),
     (RGBColor(0x3f, 0x6b, 0x12), "14 4"),
     (RGBColor(0x00, 0x6d, 0x77), "5 5"),
+    (RGBColor(0xc2, 0x18, 0x5b), "9 2"),
+    (RGBColor(0x6d, 0x4c, 0x41), "3 2 8 2"),
+    (RGBColor(0x28, 0x35, 0x93), "1 4"),
 ];
 /// Number of series that a chart can tell apart.
 pub const MAX_SERIES: usize = STYLES.len();

@@ -111,3 +111,46 @@ fn named_figures_stand_side_by_side() {
                  | cc=dtcp, loss=0  | 12.5 |  2.5 |\n| cc=cubic, loss=0 |  3.5 |  2.5 |\n";
     assert!(by_flow.contains(table), "{by_flow}");
 }
+
+#[test]
+fn cases_can_be_pooled_but_for_one_swept_key() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("small/6.12");
+    let of = |queue: &str, link: &str, cc: &str, mbps: f64| {
+        let case = case(&[("queue", queue), ("link", link), ("cc", cc)]);
+        run(
+            case,
+            1,
+            vec![flow("one", cc, mbps, 30.0), flow("peer-1", "cubic", 2.0, 40.0), flow("peer-2", "cubic", 4.0, 40.0)],
+        )
+    };
+    let mut invalid = of("1BDP", "c", "dtcp", 1.0);
+    invalid.invalid.push("busy".to_owned());
+    let runs = [
+        of("1BDP", "a", "dtcp", 6.0),
+        of("1BDP", "b", "dtcp", 2.0),
+        invalid,
+        of("2BDP", "a", "dtcp", 18.0),
+        of("1BDP", "a", "cubic", 6.0),
+    ];
+    write(&directory, &runs);
+    let shown = |mark: &str| {
+        let text = format!("<!-- figures: {mark} -->\n<!-- end of figures -->\n");
+        refreshed(&text, scratch.path())
+    };
+    let pooled = shown("small by:queue one:share peer:throughput_mbps queue_delay_p95_ms").unwrap();
+    let rows: Vec<Vec<&str>> = pooled
+        .lines()
+        .filter(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let headings = ["queue", "congestion control", "one: share, %", "peer: throughput, Mbit/s", "p95 queue delay, ms"];
+    assert_eq!(rows[0], headings);
+    assert_eq!((rows[2][0], rows[2][1], rows[2][3]), ("1BDP", "dtcp", "3 ± 0"), "{pooled}");
+    // 6 of 12 and 2 of 8 Mbit/s: 37.5 %, with an interval of 12.706 * 12.5
+    assert!(rows[2][2].starts_with("37.5") || rows[2][2].starts_with("38 ± 15"), "{pooled}");
+    assert_eq!(rows[3][..2], ["1BDP", "cubic"]);
+    assert_eq!(rows[4][..3], ["2BDP", "dtcp", "75"], "{pooled}");
+    let error = shown("small one:share").unwrap_err().to_string();
+    assert_eq!(error, "`<!-- figures: small one:share -->`: a figure of a flow needs `by:KEY`");
+}

@@ -2,7 +2,7 @@
 
 use crate::fixture::{self, case, flow, manifest, run};
 use crate::markup;
-use hotcc_lab::results::{FlowSummary, RunId};
+use hotcc_lab::results::{FLOW_COLUMNS, FlowSummary, LINK_COLUMNS, RunId};
 use hotcc_lab_proto::run_record::ReceiverEnd;
 use std::fs;
 use std::path::Path;
@@ -260,6 +260,26 @@ fn broken_series_do_not_keep_the_rest_from_being_shown() {
     let html = page(dir.path());
     assert!(html.contains("flows.csv is incomplete: line "), "the reader is told");
     assert!(html.contains("aria-label=\"all, seed 1\""), "half of it is drawn");
+}
+
+#[test]
+fn a_rate_above_the_capacity_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)]);
+    fixture::write(dir.path(), std::slice::from_ref(&one));
+    let series = |mbps: u32| {
+        let rows: String = (1..=300)
+            .map(|k| format!("{:.1},bulk,10,,40000,40000,20000,10,{mbps}000000,0,,\n", f64::from(k) / 10.0))
+            .collect();
+        fs::write(dir.path().join("all/seed-1/flows.csv"), FLOW_COLUMNS.join(",") + "\n" + &rows).unwrap();
+        let rows: String = (1..=300)
+            .map(|k| format!("{:.1},radio:gnb>ue,20000000,,9000,250000,0,0,0,0\n", f64::from(k) / 10.0))
+            .collect();
+        fs::write(dir.path().join("all/seed-1/links.csv"), LINK_COLUMNS.join(",") + "\n" + &rows).unwrap();
+        page(dir.path())
+    };
+    let explained = |html: &str| html.contains("A rate is above the capacity where");
+    assert!(!explained(&series(19)) && explained(&series(25)));
 }
 
 #[test]

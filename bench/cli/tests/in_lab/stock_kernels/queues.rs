@@ -19,7 +19,7 @@ const FRAME_BYTES: u32 = 1514;
 
 /// Returns packets of four flows, of which the second half is ECN-capable. For three seconds they are a fifth more than
 /// the link carries, and for two seconds a third less.
-fn arrivals(seed: u64) -> Vec<Arrival> {
+fn arrivals(seed: u64, packets: u64) -> Vec<Arrival> {
     let service_ns = u64::from(BYTES) * 8_000_000_000 / RATE_BPS;
     let mut at_ns = 0;
     let mut random = seed;
@@ -28,9 +28,9 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
         let flow = (random >> 33) as u16 % 4;
         let mean_ns = if at_ns % 5_000_000_000 < 3_000_000_000 { service_ns * 5 / 6 } else { service_ns * 3 / 2 };
         at_ns += mean_ns / 2 + (random >> 40) % mean_ns;
-        Arrival { at_ns, bytes: BYTES, ecn_bits: if n >= PACKETS / 2 { 2 } else { 0 }, flow }
+        Arrival { at_ns, bytes: BYTES, ecn_bits: if n >= packets / 2 { 2 } else { 0 }, flow }
     };
-    (0..PACKETS).map(next).collect()
+    (0..packets).map(next).collect()
 }
 
 fn add(sum: &mut Counts, counts: Counts) {
@@ -60,7 +60,7 @@ fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
         let _processor = Processor::take();
         let (kernels, ours, limit_bytes) = (kernels.clone(), *ours, *limit_bytes);
         let comparison =
-            Comparison { kernel: kernels, ours, limit_bytes, rate_bps: RATE_BPS, arrivals: arrivals(seed) };
+            Comparison { kernel: kernels, ours, limit_bytes, rate_bps: RATE_BPS, arrivals: arrivals(seed, PACKETS) };
         compare(&kernel, &comparison).unwrap()
     };
     let all: Vec<_> = thread::scope(|scope| {
@@ -90,6 +90,32 @@ fn the_labs_disciplines_drop_and_mark_as_many_packets_as_the_kernels() {
     }
     assert!(failed.is_empty(), "more than 2 % apart: {failed:?}");
     soak::report(&results.join("; "));
+}
+
+/// In virtual time the kernel's own disciplines repeat: each packet of the second run has the fate and the place that it
+/// had in the first.
+#[test]
+#[ignore = "takes minutes: just soak"]
+fn the_kernels_disciplines_repeat() {
+    let Some(kernel) = stock_kernel("the_kernels_disciplines_repeat", "6.12") else { return };
+    let arrivals = arrivals(1, soak::times(20_000));
+    for discipline in ["codel limit 1000 ecn", "fq_codel limit 1000"] {
+        let comparison = Comparison {
+            kernel: discipline.to_owned(),
+            ours: None,
+            limit_bytes: LIMIT.1,
+            rate_bps: RATE_BPS,
+            arrivals: arrivals.clone(),
+        };
+        let once = || {
+            let _processor = Processor::take();
+            compare(&kernel, &comparison).unwrap()
+        };
+        let (first, again) = (once(), once());
+        assert!(first.kernel.dropped > 100 && first.kernel.marked > 100, "too little happened: {first:?}");
+        assert_eq!((first.kernel, first.kernel_hash), (again.kernel, again.kernel_hash), "{discipline}");
+        soak::report(&format!("the kernel's {discipline} repeats the fates of {} packets", arrivals.len()));
+    }
 }
 
 const SCENARIO: &str = r#"
@@ -129,6 +155,10 @@ fn disciplines_keep_a_flows_queue_short_and_runs_repeat() {
     fs::write(&scenario, SCENARIO).unwrap();
     let [once, again] = ["once", "again"].map(|out| run_lab("vm:6.12", [], &scenario, &scratch.path().join(out)));
     assert_eq!(once.runs, again.runs, "two runs differ");
+    let compared = hotcc_report::repeated::compare(&once.directory, &again.directory).unwrap();
+    assert_eq!((compared.repeated, compared.differing.len()), (4, 0), "{}", compared.text());
+    let names: Vec<&str> = compared.environment.keys().map(String::as_str).collect();
+    assert!(names[0].starts_with("package linux-image-6.12") && names[1] == "qemu-system-x86_64", "{names:?}");
     let of = |queue: &str| {
         let run = once.runs.iter().find(|run| run.run.case["queue"] == queue).unwrap();
         assert_eq!(run.invalid, Vec::<String>::new());
