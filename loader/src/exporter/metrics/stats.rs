@@ -42,13 +42,13 @@ impl Page<'_> {
         ];
         for (name, help, scale, pick) in histograms {
             let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), pick(s)));
-            self.native_histograms(name, help, scale, samples)?;
+            self.histograms(name, help, scale, samples)?;
         }
         Ok(())
     }
 
     /// Encodes histograms that text shows with classic buckets, and protobuf also with native ones.
-    fn native_histograms<'l>(
+    pub(super) fn histograms<'l>(
         &mut self,
         name: &str,
         help: &str,
