@@ -29,12 +29,6 @@ fn slow_loopback(name: &'static str) -> NetNs {
     ns
 }
 
-/// Writes a socket's value in a socket storage map that `hotcc load` pinned.
-fn write_storage<T: Pod>(map: &str, socket: &impl AsFd, value: &T) {
-    let map = MapHandle::from_pinned_path(pins::shared(map).unwrap()).unwrap();
-    map.update(&socket.as_fd().as_raw_fd().to_ne_bytes(), bytes_of(value), MapFlags::ANY).unwrap();
-}
-
 /// A connection that sends continuously.
 struct Transfer {
     cc: &'static str,
