@@ -2,12 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
-use bytemuck::{Pod, bytes_of};
 use common::*;
 use hotcc_abi::hint::ArwaHint;
 use hotcc_abi::pep::PepFlow;
 use hotcc_abi::{clock, pins};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::libc;
 use serde_json::Value;
 use std::io::{Read, Write};

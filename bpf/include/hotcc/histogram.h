@@ -15,7 +15,10 @@ struct histogram {
 	u64 sum;
 };
 
-/* The 8 bounds of schema 3 between 2^31 and 2^32, rounded down, in units of a microsecond, a millisecond, 125 bytes/s times a power of two. */
+/*
+ * The 8 bounds of schema 3 between 2^31 and 2^32, rounded down, in units of a microsecond, a millisecond and a kbit/s,
+ * times a power of two.
+ */
 #define BOUNDS_US                                                                                        \
 	{ 2233359836, 2435496171, 2655927407, 2896309375, 3158447770, 3444311716, 3756048560, 4096000000 }
 #define BOUNDS_MS                                                                                        \

@@ -66,8 +66,8 @@ impl Page<'_> {
                 positive: NativeHistogramBuckets { spans: &spans, deltas: &deltas },
                 created: None,
             };
-            let (sum, count) = (scale.sum(&log2), log2.buckets.iter().sum());
-            e.encode_histogram_with_native::<NoLabelSet>(sum, count, &scale.buckets(&log2), None, native)
+            let sum = scale.sum(&log2);
+            e.encode_histogram_with_native::<NoLabelSet>(sum, h.count(), &scale.buckets(&log2), None, native)
         })
     }
 }
