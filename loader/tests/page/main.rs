@@ -240,8 +240,10 @@ fn the_page_shows_the_health_of_canary_feeder_and_pep() {
     let feeders = "document.querySelector('#link-rows').innerText";
     b.wait(&format!("{feeders}.includes('trace, process {}')", std::process::id()));
     let _link = Fed::new("10.249.8.0/24", 500);
-    let link = || live(address)["links"]["first"].as_array()?.iter().find(|l| l["peers"] == "10.249.8.0/24").cloned();
-    let slot = std::iter::repeat_with(link).flatten().next().unwrap()["slot"].as_u64().unwrap();
+    b.wait(&format!("{feeders}.includes('10.249.8.0/24')"));
+    let links = live(address)["links"]["first"].clone();
+    let slot =
+        links.as_array().unwrap().iter().find(|l| l["peers"] == "10.249.8.0/24").unwrap()["slot"].as_u64().unwrap();
     let map = MapHandle::from_pinned_path(pins::signal(pins::RADIO_SLOTS)).unwrap();
     let slots = RadioSlots::writable(map).unwrap();
     let mut ended = Command::new("true").spawn().unwrap();
