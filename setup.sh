@@ -14,7 +14,7 @@ readonly OTHER_CLANGS=(22 21 20 18 17 16 15)
 readonly BPFFS=/sys/fs/bpf
 readonly POLICY=/usr/sbin/policy-rc.d
 # Without these, some tests are skipped.
-readonly OPTIONAL='prometheus|nats-server|dbus|python3-dbusmock|chromium-headless-shell|podman|runc|golang-github-containers-common|kubernetes-client'
+readonly OPTIONAL='prometheus|nats-server|dbus|python3-dbusmock|chromium-headless-shell|podman|golang-github-containers-common|kubernetes-client'
 
 check_only=false
 minimal=false
@@ -131,9 +131,8 @@ missing_packages() {
 	have rpm || echo rpm
 	have mmdebstrap || echo mmdebstrap
 	have systemd-analyze || echo systemd
-	# to build and run the image, and to read the manifests for Kubernetes
+	# to build the image, and to read the manifests for Kubernetes
 	have podman || echo podman
-	have runc || echo runc
 	[[ -e /etc/containers/policy.json ]] || echo golang-github-containers-common
 	have kubectl || echo kubernetes-client
 	# fetches recorded traces

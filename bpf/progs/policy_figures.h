@@ -6,10 +6,8 @@
 #pragma once
 #include "chrono.h"
 #include "policy_mark.h"
-#include <hotcc/fixed.h>
+#include <hotcc/histogram.h>
 
-/* Values below 2^32 on a scale with 16 buckets for each power of two: 464 are used. */
-#define FIGURE_BUCKETS 512
 #define TCP_BPF_SOCK_OPS_CB_FLAGS 1008 /* of bpf_setsockopt, since Linux 6.12 */
 
 enum policy_figure {
@@ -28,8 +26,7 @@ struct policy_figures {
 	u64 segments; /* with data, retransmissions included */
 	u64 retransmits;
 	u64 timeouts; /* since Linux 6.7 */
-	u64 sums[FIGURES];
-	u32 buckets[FIGURES][FIGURE_BUCKETS];
+	struct histogram figures[FIGURES];
 };
 
 /* By policy_rule.id. The loader creates the entries. The map outlives a policy: rules that stay keep their figures. */
@@ -40,7 +37,7 @@ struct {
 	__uint(pinning, 1);
 	__type(key, u64);
 	__type(value, struct policy_figures);
-} policy_figures SEC(".maps");
+} policy_figures2 SEC(".maps"); /* other builds of 0.1.0 have another layout in `policy_figures` */
 
 #define POLICY_NO_VALUE ((u64)-1)
 
@@ -89,14 +86,6 @@ static __always_inline void policy_begin(struct policy_mark *mark, const struct 
 	mark->busy_ticks = busy_ticks(tp);
 }
 
-static __always_inline u32 figure_bucket(u64 value)
-{
-	u64 v = min(value, 0xffffffffULL);
-	u32 exponent = log2_bucket(v + 1) - 1; /* of the power of two at or below v */
-
-	return v < 16 ? v : (exponent - 3) * 16 + (v >> (exponent - 4) & 15);
-}
-
 /* Most connections have neither retransmissions nor timeouts; an atomic addition would cost the same for them. */
 static __always_inline void add_if_any(u64 *sum, u64 value)
 {
@@ -104,12 +93,11 @@ static __always_inline void add_if_any(u64 *sum, u64 value)
 		__sync_fetch_and_add(sum, value);
 }
 
-static __always_inline void add_figure(struct policy_figures *figures, enum policy_figure which, u64 value)
+static __always_inline void add_figure(struct policy_figures *figures, enum policy_figure which, u64 value,
+				       const u32 bounds[BUCKETS_PER_POWER - 1])
 {
-	if (value == POLICY_NO_VALUE)
-		return;
-	add_if_any(&figures->sums[which], value);
-	__sync_fetch_and_add(&figures->buckets[which][figure_bucket(value) & (FIGURE_BUCKETS - 1)], 1);
+	if (value != POLICY_NO_VALUE)
+		histogram_add(&figures->figures[which], min(value, 0xffffffffULL), bounds);
 }
 
 /*
@@ -120,6 +108,7 @@ static __always_inline void add_figure(struct policy_figures *figures, enum poli
 static __always_inline bool policy_end(struct policy_mark *start, const struct tcp_sock *tp,
 				       const char ran[POLICY_MARK_NAME], u32 tick_us, struct policy_ended *ended)
 {
+	const u32 bounds_us[] = BOUNDS_US, bounds_ms[] = BOUNDS_MS, bounds_kbps[] = BOUNDS_KBPS;
 	u64 busy_us, delivery_us = tp->rate_interval_us;
 	struct policy_figures *figures;
 
@@ -127,7 +116,7 @@ static __always_inline bool policy_end(struct policy_mark *start, const struct t
 		return false;
 	ended->rule = start->rule;
 	start->rule = 0;
-	figures = bpf_map_lookup_elem(&policy_figures, &ended->rule);
+	figures = bpf_map_lookup_elem(&policy_figures2, &ended->rule);
 	if (!figures || !policy_same_name(ran, start->cc_name))
 		return false;
 	busy_us = (u64)(busy_ticks(tp) - start->busy_ticks) * tick_us;
@@ -147,13 +136,14 @@ static __always_inline bool policy_end(struct policy_mark *start, const struct t
 	__sync_fetch_and_add(&figures->segments, ended->segments);
 	add_if_any(&figures->retransmits, ended->retransmits);
 	add_if_any(&figures->timeouts, ended->timeouts);
-	add_figure(figures, FIGURE_RTT_US, ended->rtt_us);
-	add_figure(figures, FIGURE_MIN_RTT_US, ended->min_rtt_us);
-	add_figure(figures, FIGURE_GOODPUT_KBPS, ended->goodput_kbps);
-	add_figure(figures, FIGURE_DELIVERY_KBPS, ended->delivery_kbps);
-	add_figure(figures, FIGURE_DURATION_MS, ended->duration_ms);
+	add_figure(figures, FIGURE_RTT_US, ended->rtt_us, bounds_us);
+	add_figure(figures, FIGURE_MIN_RTT_US, ended->min_rtt_us, bounds_us);
+	add_figure(figures, FIGURE_GOODPUT_KBPS, ended->goodput_kbps, bounds_kbps);
+	add_figure(figures, FIGURE_DELIVERY_KBPS, ended->delivery_kbps, bounds_kbps);
+	add_figure(figures, FIGURE_DURATION_MS, ended->duration_ms, bounds_ms);
 	if (ended->segments)
-		add_figure(figures, FIGURE_RETRANSMITS_PPM, (u64)ended->retransmits * 1000000 / ended->segments);
+		add_figure(figures, FIGURE_RETRANSMITS_PPM, (u64)ended->retransmits * 1000000 / ended->segments,
+			   bounds_us);
 	return true;
 }
 

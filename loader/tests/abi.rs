@@ -306,8 +306,7 @@ fn policy() {
         segments,
         retransmits,
         timeouts,
-        sums,
-        buckets
+        figures
     );
     same_layout!(
         &btf,

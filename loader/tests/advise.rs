@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/fed.rs"]
+mod fed;
 use common::*;
+use fed::Fed;
+use hotcc_abi::pep::PepFlow;
+use hotcc_abi::{clock, pins};
 use hotcc_testbed::netlab::Lab;
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::Value;
@@ -22,7 +27,8 @@ fn groups(arguments: &[&str]) -> Vec<Value> {
 /// A connection of CUBIC fills the queue of a router; another one is idle.
 #[test]
 fn a_full_queue_is_found_and_nothing_changes() {
-    let Some(_test) = kernel_test("a_full_queue_is_found_and_nothing_changes", &[]) else { return };
+    let Some(_test) = kernel_test("a_full_queue_is_found_and_nothing_changes", &["cc_advise"]) else { return };
+    ok(&["load", "mdcubic", "--as", "cc_advise"]); // creates the map of PEP reports
     let lab = Lab::new("hotcc-advise").unwrap();
     let [server, router, phone] = ["server", "router", "phone"].map(|name| lab.namespace(name).unwrap());
     lab.veth(&server, "10.249.1.1/24", &router, "10.249.1.2/24").unwrap();
@@ -57,6 +63,13 @@ fn a_full_queue_is_found_and_nothing_changes() {
         let by_port = groups(&["--for", "1s", "--port", &port, "--min-bytes", "1000000000"]);
         let elsewhere = groups(&["--for", "1s", "--to-prefix", "10.249.3.0/24"]);
         let text = ok(&["advise", "--for", "1s", "--to-prefix", "10.249.2.0/24", "--min-bytes", "1000"]);
+        let link = Fed::new("10.249.2.2/32", 600_000);
+        link.publish(12.5, 11.0, 0);
+        let report = PepFlow { updates: 2, rtt_us: 7_000, time_ns: clock::monotonic_ns(), ..PepFlow::default() };
+        write_storage(pins::PEP_FLOW, &busy, &report);
+        setsockopt(&busy, TcpCongestion, &OsString::from("bbr")).unwrap();
+        let known = groups(&["--for", "1s", "--to-prefix", "10.249.2.0/24", "--min-bytes", "1000"]);
+        setsockopt(&busy, TcpCongestion, &OsString::from("cubic")).unwrap();
         busy.shutdown(Shutdown::Both).unwrap();
 
         assert_eq!(found.len(), 1, "{found:?}");
@@ -70,6 +83,8 @@ fn a_full_queue_is_found_and_nothing_changes() {
         assert!(number("queue_mean_us") > number("least_rtt_us"), "{group}");
         assert!(number("queue_p95_us") >= number("queue_mean_us") / 2.0, "{group}");
         assert!(group["radio"] == false && group["pep"] == false, "{group}");
+        assert_eq!((known.len(), &known[0]["to"]), (1, &"radio link 10.249.2.2/32".into()), "{known:?}");
+        assert!(["radio", "pep", "paced"].iter().all(|is| known[0][is] == true), "{known:?}");
         let advice = &group["advice"];
         assert_eq!((&advice["rule"], &advice["try_cc"]), (&"long-queue".into(), &"crest".into()));
         assert_eq!(advice["evidence"][0]["page"], "docs/scoreboard.md");

@@ -2,12 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
-use bytemuck::{Pod, bytes_of};
 use common::*;
 use hotcc_abi::hint::ArwaHint;
 use hotcc_abi::pep::PepFlow;
 use hotcc_abi::{clock, pins};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::libc;
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -27,12 +25,6 @@ fn slow_loopback(name: &'static str) -> NetNs {
     let ns = NetNs::new(name);
     ns.sh("ip link set lo mtu 1500 gso_max_segs 1; tc qdisc add dev lo root tbf rate 100mbit burst 64kb limit 4mb");
     ns
-}
-
-/// Writes a socket's value in a socket storage map that `hotcc load` pinned.
-fn write_storage<T: Pod>(map: &str, socket: &impl AsFd, value: &T) {
-    let map = MapHandle::from_pinned_path(pins::shared(map).unwrap()).unwrap();
-    map.update(&socket.as_fd().as_raw_fd().to_ne_bytes(), bytes_of(value), MapFlags::ANY).unwrap();
 }
 
 /// A connection that sends continuously.

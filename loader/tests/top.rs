@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/fed.rs"]
+mod fed;
 use common::*;
+use fed::Fed;
 use hotcc_testbed::soak;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
@@ -112,6 +115,8 @@ fn a_live_flow_is_watched_and_its_algorithm_changed() {
     ok(&["load", "dtcp", "--as", "cc_top"]);
     let mut connection = Connection::new("cc_top");
     connection.send(200_000);
+    let link = Fed::new("127.0.0.1/32", 600_000);
+    link.publish(12.5, 11.0, 0);
     let mut top = Top::start(&["--interval", "0.2"], &[]);
     top.wait("cc_top");
     top.press("/CC_TOP\r");
@@ -123,6 +128,8 @@ fn a_live_flow_is_watched_and_its_algorithm_changed() {
     top.press("S");
     top.wait("RTT ms▲");
     top.press("\r");
+    top.wait("rate, Mbit/s: ");
+    top.wait("SINR, dB: 12.5 ");
     top.wait("window, segments: ");
     top.press("\u{1b}");
     top.wait("Enter open");
@@ -149,6 +156,9 @@ fn a_live_flow_is_watched_and_its_algorithm_changed() {
     top.wait("builtin:dtcp (default)");
     top.press("3");
     top.wait("average dB");
+    top.wait("127.0.0.1/32");
+    top.wait("11.0");
+    top.wait("fresh");
     top.press("q");
     assert!(top.end().0.success());
 }

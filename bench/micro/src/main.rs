@@ -4,7 +4,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
 use hotcc_micro::MEASURES;
 use hotcc_micro::options::Options;
-use hotcc_testbed::netlab;
+use hotcc_testbed::{netlab, soak};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -84,6 +84,9 @@ fn measure(cli: &Cli) -> anyhow::Result<bool> {
     hotcc_micro::enter_sandbox()?;
     netlab::catch_interrupts()?;
     let report = hotcc_micro::run(&cli.only, &Options { quick: cli.quick })?;
+    for finding in &report.findings {
+        soak::report(&finding.line());
+    }
     if cli.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

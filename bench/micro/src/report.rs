@@ -88,6 +88,13 @@ impl Finding {
         Self { measure, subject: subject.into(), figures: Vec::new(), judged, value, bound, verdict }
     }
 
+    /// Returns the value and its bound in one line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let value = self.value.map_or("-".to_owned(), significant);
+        format!("{}: {value} ({}), bound {}", self.subject, self.judged, self.bound)
+    }
+
     /// Adds a figure.
     #[must_use]
     pub fn figure(mut self, text: impl Into<String>) -> Self {

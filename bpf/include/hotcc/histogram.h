@@ -15,11 +15,16 @@ struct histogram {
 	u64 sum;
 };
 
-/* The 8 bounds of schema 3 between 2^31 and 2^32, rounded down, in units of a microsecond, ... times a power of two. */
+/*
+ * The 8 bounds of schema 3 between 2^31 and 2^32, rounded down, in units of a microsecond, a millisecond and a kbit/s,
+ * times a power of two.
+ */
 #define BOUNDS_US                                                                                        \
 	{ 2233359836, 2435496171, 2655927407, 2896309375, 3158447770, 3444311716, 3756048560, 4096000000 }
 #define BOUNDS_MS                                                                                        \
 	{ 2286960472, 2493948079, 2719669665, 2965820800, 3234250516, 3526975198, 3846193726, 4194304000 }
+#define BOUNDS_KBPS                                                                                      \
+	{ 2199023255, 2398051864, 2615094101, 2851780339, 3109888511, 3391357470, 3698301545, 4033026432 }
 
 /* The bucket of a value. Upper bounds are inclusive; bucket 0 has only zeros. */
 static __always_inline u32 histogram_bucket(u32 value, const u32 bounds[BUCKETS_PER_POWER - 1])
@@ -32,4 +37,11 @@ static __always_inline u32 histogram_bucket(u32 value, const u32 bounds[BUCKETS_
 		bucket += (bounds[i] - scaled) >> 63; /* 1 if the value is above */
 	asm volatile("" : "+r"(bucket));	      /* else the compiler removes the check that the verifier needs */
 	return min(bucket, (u32)HISTOGRAM_BUCKETS - 1);
+}
+
+/* Counts a value; atomic, as a histogram may be shared between CPUs, and a softirq may interrupt. */
+static __always_inline void histogram_add(struct histogram *h, u32 value, const u32 bounds[BUCKETS_PER_POWER - 1])
+{
+	__sync_fetch_and_add(&h->buckets[histogram_bucket(value, bounds)], 1);
+	__sync_fetch_and_add(&h->sum, value);
 }

@@ -47,12 +47,6 @@ static __always_inline struct hotcc_stats_v2 *stats_here(void)
 /* The counters are per CPU, but a softirq may interrupt a release in process context on the same CPU: hence atomic. */
 #define STAT_ADD(s, field, n) __sync_fetch_and_add(&(s)->field, (n))
 
-static __always_inline void histogram_add(struct histogram *h, u32 value, const u32 *bounds)
-{
-	__sync_fetch_and_add(&h->buckets[histogram_bucket(value, bounds)], 1);
-	__sync_fetch_and_add(&h->sum, value);
-}
-
 /* The socket's own time stamp is as old as its last packet, which is too old at opening and closing. */
 static __always_inline u32 now_ms(void)
 {

@@ -41,6 +41,8 @@ pub enum Unit {
     Us,
     /// Milliseconds; the base unit is the second.
     Ms,
+    /// kbit/s; the base unit is the byte per second.
+    Kbps,
 }
 
 /// Values per bucket of [`NATIVE_SCHEMA`].
@@ -58,7 +60,31 @@ impl Unit {
         match self {
             Self::Us => -167, // 2^(-167/8) s = 0.52 us
             Self::Ms => -87,  // 2^(-87/8) s = 0.53 ms
+            Self::Kbps => 48, // 2^(48/8) bytes/s = 0.51 kbit/s
         }
+    }
+
+    /// Returns how many of these units are one base unit.
+    const fn per_base(self) -> f64 {
+        match self {
+            Self::Us => 1e6,
+            Self::Ms => 1e3,
+            Self::Kbps => 8e-3,
+        }
+    }
+
+    /// Returns the index of the schema's bucket that has the values of this bucket of a [`Histogram`], which is not 0.
+    /// The last bucket of a power of two and the first of the next are the same bucket of the schema.
+    const fn index(self, bucket: usize) -> i32 {
+        let (power, place) = (bucket / BUCKETS_PER_POWER, bucket % BUCKETS_PER_POWER);
+        self.first_index() + (power * (BUCKETS_PER_POWER - 1) + place) as i32
+    }
+
+    /// Returns the least and the largest value in this bucket of a [`Histogram`], which is neither 0 nor always empty.
+    fn limits(self, bucket: usize) -> (f64, f64) {
+        let bound = |index: i32| (f64::from(index) / 8.0).exp2() * self.per_base();
+        let (index, power) = (self.index(bucket), ((bucket / BUCKETS_PER_POWER) as f64).exp2());
+        (bound(index - 1).max(power / 2.0).floor() + 1.0, bound(index).min(power).floor())
     }
 }
 
@@ -73,14 +99,35 @@ impl Histogram {
         log2
     }
 
+    /// Returns the number of values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// Returns the value that this share of the values does not exceed, or `None` if there are no values. It is
+    /// interpolated within its bucket, which is at most 9 % wide.
+    #[must_use]
+    pub fn quantile(&self, unit: Unit, share: f64) -> Option<f64> {
+        let wanted = share * self.count() as f64;
+        let mut below = 0.0;
+        for (bucket, count) in self.buckets.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            let count = count as f64;
+            if below + count >= wanted {
+                let (least, largest) = if bucket == 0 { (0.0, 0.0) } else { unit.limits(bucket) };
+                return Some(least + (largest - least) * (wanted - below) / count);
+            }
+            below += count;
+        }
+        None
+    }
+
     /// Converts to Prometheus' [`NATIVE_SCHEMA`], in the base unit.
     #[must_use]
     pub fn native(&self, unit: Unit) -> Native {
         let mut buckets: Vec<(i32, u64)> = Vec::new();
-        for (bucket, count) in (0..).zip(self.buckets).skip(1).filter(|(_, count)| *count > 0) {
-            let per_power = BUCKETS_PER_POWER as i32;
-            // the last bucket of a power of two and the first of the next are the same bucket of the schema
-            let index = unit.first_index() + bucket / per_power * (per_power - 1) + bucket % per_power;
+        for (bucket, count) in self.buckets.into_iter().enumerate().skip(1).filter(|(_, count)| *count > 0) {
+            let index = unit.index(bucket);
             match buckets.last_mut() {
                 Some((last, sum)) if *last == index => *sum += count,
                 _ => buckets.push((index, count)),

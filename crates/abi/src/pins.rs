@@ -42,7 +42,7 @@ pub const POLICY_SOCKET: &str = "policy_socket";
 /// Name (and pin name) of the record of what an algorithm learned about a connection that is being moved.
 pub const LEARNED: &str = "hotcc_learned";
 /// Name (and pin name) of the map of what each rule's connections did.
-pub const POLICY_FIGURES: &str = "policy_figures";
+pub const POLICY_FIGURES: &str = "policy_figures2";
 /// Name (and pin name) of the map with the state of `hotcc canary`.
 pub const POLICY_CANARY: &str = "policy_canary";
 /// Name (and pin name) of the map of what the canary's program counted.

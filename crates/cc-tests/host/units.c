@@ -47,6 +47,12 @@ HOTCC_EXPORT u32 unit_histogram_bucket_ms(u32 v)
 
 	return histogram_bucket(v, bounds);
 }
+HOTCC_EXPORT u32 unit_histogram_bucket_kbps(u32 v)
+{
+	const u32 bounds[] = BOUNDS_KBPS;
+
+	return histogram_bucket(v, bounds);
+}
 HOTCC_EXPORT u64 unit_ewma_q8(u64 old_q8, u64 sample_q8, u32 weight)
 {
 	return ewma_q8(old_q8, sample_q8, weight);

@@ -15,6 +15,7 @@ pub struct Units {
     log2_bucket: unsafe extern "C" fn(u64) -> u32,
     histogram_bucket_us: unsafe extern "C" fn(u32) -> u32,
     histogram_bucket_ms: unsafe extern "C" fn(u32) -> u32,
+    histogram_bucket_kbps: unsafe extern "C" fn(u32) -> u32,
     ewma_q8: unsafe extern "C" fn(u64, u64, u32) -> u64,
     westwood_filter_add: unsafe extern "C" fn(*mut u64, u64),
     tustin_q8: unsafe extern "C" fn(u64, u64, u64, u32, u64) -> u64,
@@ -38,6 +39,7 @@ impl Units {
             log2_bucket: symbol(&library, "unit_log2_bucket"),
             histogram_bucket_us: symbol(&library, "unit_histogram_bucket_us"),
             histogram_bucket_ms: symbol(&library, "unit_histogram_bucket_ms"),
+            histogram_bucket_kbps: symbol(&library, "unit_histogram_bucket_kbps"),
             ewma_q8: symbol(&library, "unit_ewma_q8"),
             westwood_filter_add: symbol(&library, "unit_westwood_filter_add"),
             tustin_q8: symbol(&library, "unit_tustin_q8"),
@@ -96,6 +98,7 @@ impl Units {
         let bucket = match unit {
             Unit::Us => self.histogram_bucket_us,
             Unit::Ms => self.histogram_bucket_ms,
+            Unit::Kbps => self.histogram_bucket_kbps,
         };
         // SAFETY: a pure function of its arguments.
         unsafe { bucket(v) as usize }

@@ -125,16 +125,18 @@ fn buckets() {
 #[test]
 fn buckets_of_histograms() {
     let (units, mut random) = (Units::load(), Random::new(9));
-    for (unit, per_second) in [(Unit::Us, 1e6), (Unit::Ms, 1e3)] {
+    for (unit, per_base) in [(Unit::Us, 1e6), (Unit::Ms, 1e3), (Unit::Kbps, 8e-3)] {
         // next to each bound of both, and anywhere
         let powers = (0..32).map(|i| 1_u64 << i);
-        let native = (-180..=280).map(|n: i32| (2_f64.powf(f64::from(n) / 8.0) * per_second) as u64);
+        let native = (-180..=320).map(|n: i32| (2_f64.powf(f64::from(n) / 8.0) * per_base) as u64);
         let near = powers.chain(native).flat_map(|bound| [bound.saturating_sub(1), bound, bound + 1]);
         let values: Vec<u32> =
             near.filter_map(|v| v.try_into().ok()).chain((0..ROUNDS).map(|_| any(&mut random, 32) as u32)).collect();
         for v in values.into_iter().chain([0, u32::MAX]) {
             let mut one = Histogram::zeroed();
             one.buckets[units.histogram_bucket(unit, v)] = 1;
+            let median = one.quantile(unit, 0.5).unwrap();
+            assert!((median - f64::from(v)).abs() <= 0.05 * f64::from(v), "{v} {unit:?}: {median}");
             let log2 = (0..31).find(|&i| v <= 1 << i).unwrap_or(31);
             assert_eq!(one.log2().buckets[log2], 1, "{v} {unit:?}");
             let native = one.native(unit);
@@ -143,7 +145,7 @@ fn buckets_of_histograms() {
                 continue;
             };
             // a double is exact enough: a bound is an integer, or further from the next one than rounding errors
-            let bound = |n: i32| 2_f64.powf(f64::from(n) / 8.0) * per_second;
+            let bound = |n: i32| 2_f64.powf(f64::from(n) / 8.0) * per_base;
             let value = f64::from(v);
             assert!(bound(index - 1) < value && value <= bound(*index), "{v} {unit:?} in {index}");
         }

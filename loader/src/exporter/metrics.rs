@@ -5,7 +5,7 @@
 
 use crate::canary::Status;
 use crate::policy::Shown;
-use crate::policy::figures::{RuleStats, Stats};
+use crate::policy::figures::{RuleStats, Stats, UNITS};
 use crate::sockets::count::{Group, version_label};
 use crate::sockets::exported::StateCounts;
 use hotcc_abi::histogram::{LOG2_BUCKETS, Log2Histogram};
@@ -285,19 +285,6 @@ impl Page<'_> {
         self.family((name, help, MetricType::Counter), samples, put)
     }
 
-    fn histograms<'l>(
-        &mut self,
-        name: &str,
-        help: &str,
-        scale: &Scale,
-        samples: impl IntoIterator<Item = (Labels<'l>, Log2Histogram)>,
-    ) -> fmt::Result {
-        self.family((name, help, MetricType::Histogram), samples, |mut e, h| {
-            let count = h.buckets.iter().sum();
-            e.encode_histogram::<NoLabelSet>(scale.sum(&h), count, &scale.buckets(&h), None)
-        })
-    }
-
     fn info<'l>(&mut self, name: &str, help: &str, sets: impl IntoIterator<Item = Labels<'l>>) -> fmt::Result {
         let mut sets = sets.into_iter().peekable();
         if sets.peek().is_none() {
@@ -479,9 +466,9 @@ impl Page<'_> {
             ("hotcc_policy_delivery_bytes_per_second", "Last delivery rate of a rule's connections", RATE),
             ("hotcc_policy_duration_seconds", "Duration of a rule's connections", DURATION),
         ];
-        for (place, (name, help, scale)) in histograms.iter().enumerate() {
-            let samples = stats.rules.iter().map(|rule| (labels(rule), rule.distributions[place].log2()));
-            self.histograms(name, help, scale, samples)?;
+        for (place, ((name, help, scale), unit)) in histograms.iter().zip(UNITS).enumerate() {
+            let samples = stats.rules.iter().map(|rule| (labels(rule), rule.histograms[place]));
+            self.histograms(name, help, (scale, unit), samples)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::kernel::{Current, current};
 use super::layout::{RuleEntry, TextEntry};
 use crate::registry::need_bpffs;
 use bytemuck::{Pod, Zeroable};
-use hotcc_abi::histogram::{LOG2_BUCKETS, Log2Histogram};
+use hotcc_abi::histogram::{Histogram, Unit};
 use hotcc_abi::pins;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried, need_root};
@@ -13,10 +13,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// Number of figures that have a distribution.
-const KINDS: usize = 6;
-/// Number of buckets of a distribution, 16 for each power of two.
-const BUCKETS: usize = 512;
+/// Units of the figures that have a distribution, in the order of [`FiguresEntry::figures`]. Millionths have the buckets of
+/// microseconds.
+pub(crate) const UNITS: [Unit; 6] = [Unit::Us, Unit::Us, Unit::Kbps, Unit::Kbps, Unit::Ms, Unit::Us];
 
 /// `struct policy_figures`.
 #[repr(C)]
@@ -28,54 +27,7 @@ pub struct FiguresEntry {
     pub segments: u64,
     pub retransmits: u64,
     pub timeouts: u64,
-    pub sums: [u64; KINDS],
-    pub buckets: [[u32; BUCKETS]; KINDS],
-}
-
-/// The distribution of a figure over connections, in the kernel's buckets.
-#[derive(Clone, Debug)]
-pub struct Distribution {
-    pub(crate) sum: u64,
-    buckets: Vec<u32>,
-}
-
-impl Distribution {
-    /// Returns the number of values.
-    pub(crate) fn count(&self) -> u64 {
-        self.buckets.iter().map(|n| u64::from(*n)).sum()
-    }
-
-    /// Returns the distribution by powers of two: bucket `i` has the values from 2^(i-1) to 2^i.
-    pub(crate) fn log2(&self) -> Log2Histogram {
-        let mut histogram = Log2Histogram { buckets: [0; LOG2_BUCKETS], sum: self.sum };
-        for (bucket, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let bits = (u64::BITS - low(bucket).leading_zeros()) as usize;
-            histogram.buckets[bits.min(LOG2_BUCKETS - 1)] += u64::from(*count);
-        }
-        histogram
-    }
-
-    /// Returns the value that this share of the connections does not exceed, or `None` if there are no values. It is
-    /// interpolated within its bucket, whose width is at most a 16th of the value.
-    pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = share * self.count() as f64;
-        let mut below = 0.0;
-        for (bucket, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let count = f64::from(*count);
-            if below + count >= wanted {
-                let (from, to) = (low(bucket) as f64, low(bucket + 1) as f64);
-                return Some(if bucket < 16 { from } else { from + (to - from) * (wanted - below) / count });
-            }
-            below += count;
-        }
-        None
-    }
-}
-
-/// Returns the least value in a bucket.
-fn low(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    if bucket < 16 { bucket } else { (16 + bucket % 16) << (bucket / 16 - 1) }
+    pub figures: [Histogram; UNITS.len()],
 }
 
 /// Percentiles of a distribution over connections.
@@ -94,10 +46,10 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    fn of(distribution: &Distribution) -> Option<Self> {
-        let at = |share| distribution.quantile(share);
-        let connections = distribution.count();
-        let mean = distribution.sum as f64 / connections as f64;
+    fn of(histogram: &Histogram, unit: Unit) -> Option<Self> {
+        let at = |share| histogram.quantile(unit, share);
+        let connections = histogram.count();
+        let mean = histogram.sum as f64 / connections as f64;
         Some(Self { connections, mean, p5: at(0.05)?, p50: at(0.5)?, p95: at(0.95)? })
     }
 }
@@ -137,7 +89,7 @@ pub struct RuleStats {
     pub retransmits_ppm: Option<Percentiles>,
     /// The distributions, in the order above.
     #[serde(skip)]
-    pub(crate) distributions: [Distribution; KINDS],
+    pub(crate) histograms: Vec<Histogram>,
 }
 
 /// The figures of the rules that apply, in their order.
@@ -172,10 +124,8 @@ fn of_rule(map: &MapHandle, place: usize, rule: &RuleEntry, text_of: &TextEntry)
 impl RuleStats {
     /// Returns the figures of the rule at this place in the order.
     pub(crate) fn new(rule: usize, keys: toml::Table, congestion_control: String, entry: &FiguresEntry) -> Self {
-        let distributions: [_; KINDS] =
-            std::array::from_fn(|kind| Distribution { sum: entry.sums[kind], buckets: entry.buckets[kind].to_vec() });
         let [rtt_us, min_rtt_us, goodput_kbps, delivery_kbps, duration_ms, retransmits_ppm] =
-            distributions.each_ref().map(Percentiles::of);
+            std::array::from_fn(|kind| Percentiles::of(&entry.figures[kind], UNITS[kind]));
         let FiguresEntry { connections, acked_bytes, segments, retransmits, timeouts, .. } = *entry;
         Self {
             rule,
@@ -192,7 +142,7 @@ impl RuleStats {
             delivery_kbps,
             duration_ms,
             retransmits_ppm,
-            distributions,
+            histograms: entry.figures.to_vec(),
         }
     }
 }
@@ -222,35 +172,4 @@ pub(super) fn keep(
         map.update(&id.to_ne_bytes(), bytemuck::bytes_of(&nothing), MapFlags::ANY).tried(tried)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(values: &[(usize, u32)]) -> Distribution {
-        let mut buckets = vec![0; BUCKETS];
-        values.iter().for_each(|(bucket, count)| buckets[*bucket] = *count);
-        Distribution { sum: 0, buckets }
-    }
-
-    #[test]
-    fn buckets_are_a_sixteenth_of_their_power_of_two() {
-        assert_eq!([0, 15, 16, 31, 32, 33, 463].map(low), [0, 15, 16, 31, 32, 34, 31 << 27]);
-        assert_eq!(low(464), 1 << 32);
-    }
-
-    #[test]
-    fn quantiles_are_interpolated() {
-        assert_eq!(with(&[]).quantile(0.5), None);
-        assert_eq!(with(&[(3, 10)]).quantile(0.5), Some(3.0));
-        assert_eq!(with(&[(3, 1), (33, 4)]).quantile(0.6), Some(35.0), "the second of four from 34 to 36");
-        assert_eq!(with(&[(3, 1), (33, 4)]).quantile(0.2), Some(3.0));
-    }
-
-    #[test]
-    fn powers_of_two_hold_the_same_values() {
-        let log2 = with(&[(0, 1), (1, 2), (15, 3), (16, 4), (31, 5), (32, 6), (463, 7)]).log2();
-        assert_eq!([0, 1, 4, 5, 6, 31].map(|i| log2.buckets[i]), [1, 2, 3, 9, 6, 7]);
-    }
 }

@@ -123,8 +123,8 @@ fn attached() -> Result<Option<(Link, u32)>> {
 
 fn read_current(program: u32) -> Result<Option<Current>> {
     let maps = maps_of(program)?;
-    // programs of former versions keep marks elsewhere, and have other keys in their sets of prefixes
-    if !maps.iter().any(|map| map.name() == pins::POLICY_SOCKET) {
+    // programs of former builds keep figures elsewhere, and may have other keys in their sets of prefixes
+    if !maps.iter().any(|map| map.name() == FIGURES) {
         return Ok(None);
     }
     let (rules, texts, counts) = (read::<RuleEntry>(&maps, RULES)?, read(&maps, TEXTS)?, read(&maps, COUNTS)?);

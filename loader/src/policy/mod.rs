@@ -4,7 +4,7 @@
 //! /sys/fs/bpf/hotcc/policy/link          link of the sock_ops program; the rules apply while it exists
 //! /sys/fs/bpf/hotcc/policy/policy_socket socket storage: what chose a socket's congestion control, and where the
 //!                                        connection stood when a rule chose for it
-//! /sys/fs/bpf/hotcc/policy/policy_figures   what the connections of each rule did
+//! /sys/fs/bpf/hotcc/policy/policy_figures2  what the connections of each rule did
 //! /sys/fs/bpf/hotcc/policy/policy_canary    state of `hotcc canary`: its share of the connections, and when it expires
 //! /sys/fs/bpf/hotcc/policy/policy_cohorts   counters of the connections of the canary's two rules
 //! ```

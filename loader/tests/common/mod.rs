@@ -5,13 +5,14 @@ pub mod held_file;
 
 use hotcc_testbed::command;
 use hotcc_testbed::kernel::{KernelLock, exclusive};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -118,6 +119,12 @@ pub fn pins_below(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Writes a socket's value in a socket storage map that `hotcc load` pinned.
+pub fn write_storage<T: bytemuck::Pod>(map: &str, socket: &impl AsFd, value: &T) {
+    let map = MapHandle::from_pinned_path(hotcc_abi::pins::shared(map).unwrap()).unwrap();
+    map.update(&socket.as_fd().as_raw_fd().to_ne_bytes(), bytemuck::bytes_of(value), MapFlags::ANY).unwrap();
+}
+
 /// A connection over loopback whose client side sends under a congestion control.
 pub struct Connection {
     pub client: TcpStream,
@@ -132,7 +139,6 @@ impl Connection {
 
     pub fn to(listener: &TcpListener, cc: Option<&str>) -> Self {
         use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, connect, socket};
-        use std::os::fd::AsRawFd;
         let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         if let Some(cc) = cc {
             setsockopt(&fd, TcpCongestion, &OsString::from(cc)).unwrap_or_else(|e| panic!("{cc}: {e}"));

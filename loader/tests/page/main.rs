@@ -12,9 +12,14 @@ mod scene;
 use browser::Browser;
 use common::*;
 use exported::{Process, exporter, listening_on};
+use fed::Fed;
+use hotcc_abi::pep::PepFlow;
+use hotcc_abi::{clock, pins};
+use hotcc_radio_map::RadioSlots;
 use hotcc_testbed::browser::chromium;
 use hotcc_testbed::http::get;
 use hotcc_testbed::kernel::skipped;
+use libbpf_rs::MapHandle;
 use nix::sys::signal::Signal;
 use scene::{IDLE_PAIRS, Scene};
 use serde_json::Value;
@@ -22,6 +27,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 fn live(address: SocketAddr) -> Value {
@@ -203,6 +209,48 @@ fn the_page_works_in_a_real_browser() {
     let others: Vec<Value> =
         b.complaints().into_iter().filter(|c| c["params"]["entry"]["source"] != "network").collect();
     assert_eq!(others, Vec::<Value>::new());
+}
+
+/// Cohorts, feeders and PEP as they come and go: the page shows it, and so does its data.
+#[test]
+fn the_page_shows_the_health_of_canary_feeder_and_pep() {
+    let name = "the_page_shows_the_health_of_canary_feeder_and_pep";
+    let Some((scene, _process, address, mut browser)) = opened(name, "a") else { return };
+    let b = &mut browser;
+    let text = |id: &str| format!("document.querySelector('#{id}').textContent");
+    b.wait(&format!("{}.includes('No open connection')", text("no-pep")));
+    assert_eq!(b.eval(&format!("{}.includes('running')", text("canary-facts"))), false);
+
+    let _canary = scene.canary();
+    b.wait(&format!("{0}.includes('running') && {0}.includes('reno → cc_page')", text("canary-facts")));
+    b.wait("document.querySelectorAll('#rule-rows tr').length === 4");
+    assert_eq!(
+        b.eval("[...document.querySelectorAll('#rule-rows tr')].map(r => r.cells[3].textContent).join()"),
+        "canary,control,–,–"
+    );
+    assert_eq!(live(address)["canary"]["state"], "running");
+
+    ok(&["load", "mdcubic", "--as", "cc_pep"]); // creates the map
+    let report = PepFlow { updates: 2, rtt_us: 7_000, time_ns: clock::monotonic_ns(), ..PepFlow::default() };
+    write_storage(pins::PEP_FLOW, &scene.sending, &report);
+    b.wait(&format!("{0}.includes('on 1 connection') && {0}.includes('7.0 to 7.0 ms')", text("pep-facts")));
+    let pep = live(address)["pep"].clone();
+    assert_eq!((&pep["connections"], &pep["least_rtt_us"]), (&1.into(), &7_000.into()), "{pep}");
+
+    let feeders = "document.querySelector('#link-rows').innerText";
+    b.wait(&format!("{feeders}.includes('trace, process {}')", std::process::id()));
+    let _link = Fed::new("10.249.8.0/24", 500);
+    b.wait(&format!("{feeders}.includes('10.249.8.0/24')"));
+    let links = live(address)["links"]["first"].clone();
+    let slot =
+        links.as_array().unwrap().iter().find(|l| l["peers"] == "10.249.8.0/24").unwrap()["slot"].as_u64().unwrap();
+    let map = MapHandle::from_pinned_path(pins::signal(pins::RADIO_SLOTS)).unwrap();
+    let slots = RadioSlots::writable(map).unwrap();
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    slots.slot(slot.try_into().unwrap()).unwrap().owner_pid.store(ended.id(), Relaxed); // as if that had been killed
+    b.wait(&format!("{feeders}.includes('trace, gone')"));
+    assert_eq!(b.complaints(), Vec::<Value>::new());
 }
 
 /// A thousand connections: sorted, shown in steps, and without harm to the next sample.

@@ -1,11 +1,13 @@
 //! What the page shows in its test: real connections over a slow link with a radio signal, a rule, and many idle ones.
 
 use crate::common::*;
+use crate::exported::Process;
 use crate::fed::Fed;
 use hotcc_testbed::netlab::{Lab, Namespace};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -21,6 +23,8 @@ pub const IDLE_PAIRS: usize = 500;
 pub struct Scene {
     ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
+    /// One of the connections that send.
+    pub sending: TcpStream,
     idle: Vec<Connection>,
     a: Namespace,
     _lab: Lab,
@@ -30,7 +34,7 @@ pub struct Scene {
 impl Scene {
     /// Starts connections that send without an end, from a network namespace whose name ends in `from`.
     pub fn new(name: &str, from: &str) -> Option<Self> {
-        let test = kernel_test(name, &["cc_page"])?;
+        let test = kernel_test(name, &["cc_page", "cc_pep"])?;
         let lab = Lab::new("hotcc-page").unwrap();
         let [a, b] = [from, "server"].map(|name| lab.namespace(name).unwrap());
         lab.veth(&a, "10.249.7.1/24", &b, &format!("{SERVER}/24")).unwrap();
@@ -40,10 +44,10 @@ impl Scene {
                      [[policy]]\nremote = '10.249.7.2'\ncongestion_control = 'cc_page'\n";
         ok(&["apply", &test.file("page.toml", rules.as_bytes())]);
         let ended = Arc::new(AtomicBool::new(false));
-        let mut threads: Vec<_> =
-            PORTS.iter().zip(1..).map(|(port, weight)| sender(&a, &b, *port, weight, Arc::clone(&ended))).collect();
+        let senders = PORTS.iter().zip(1..).map(|(port, weight)| sender(&a, &b, *port, weight, Arc::clone(&ended)));
+        let (mut clients, mut threads): (Vec<_>, Vec<_>) = senders.unzip();
         threads.push(feeder(Arc::clone(&ended)));
-        Some(Self { ended, threads, idle: Vec::new(), a, _lab: lab, test })
+        Some(Self { ended, threads, sending: clients.remove(0), idle: Vec::new(), a, _lab: lab, test })
     }
 
     /// Opens many more connections, which do not send.
@@ -58,8 +62,20 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// Starts a canary from the congestion control of the first rule to that of the second.
+    pub fn canary(&self) -> Process {
+        let log = self.test.dir.path().join("canary.log");
+        let mut command = Command::new(hotcc_path());
+        command.args(["canary", "start", "--from", "reno", "--to", "cc_page", "--share", "50%", "--for", "1h"]);
+        command.args(["--match", "remote=10.249.7.2", "--json", "--log"]).arg(log).stdout(Stdio::null());
+        Process::start(&mut command)
+    }
+}
+
 impl Drop for Scene {
     fn drop(&mut self) {
+        let _ = hotcc(&["canary", "abort"]); // fails if none runs, which is the usual case
         self.ended.store(true, Relaxed);
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
         let _ = hotcc(&["apply", &self.test.file("nothing.toml", b"")]);
@@ -71,20 +87,22 @@ fn swing(began: Instant) -> f64 {
     (began.elapsed().as_secs_f64() / 9.0).sin()
 }
 
-/// Sends to a server that reads everything, at a rate that follows the signal.
-fn sender(a: &Namespace, b: &Namespace, port: u16, weight: u32, ended: Arc<AtomicBool>) -> JoinHandle<()> {
+/// Sends to a server that reads everything, at a rate that follows the signal. Returns the socket, too.
+fn sender(a: &Namespace, b: &Namespace, port: u16, weight: u32, ended: Arc<AtomicBool>) -> (TcpStream, JoinHandle<()>) {
     let listener = b.enter(|| TcpListener::bind((SERVER, port)).unwrap()).unwrap();
     let mut client = a.enter(|| TcpStream::connect((SERVER, port)).unwrap()).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     spawn(move || while server.read(&mut [0; 1 << 16]).is_ok_and(|length| length > 0) {});
-    spawn(move || {
+    let socket = client.try_clone().unwrap();
+    let thread = spawn(move || {
         let began = Instant::now();
         while !ended.load(Relaxed) {
             let bytes = 45e3 * f64::from(weight) * 2_f64.powf(swing(began));
             client.write_all(&vec![7; bytes as usize]).unwrap();
             sleep(TICK);
         }
-    })
+    });
+    (socket, thread)
 }
 
 fn feeder(ended: Arc<AtomicBool>) -> JoinHandle<()> {

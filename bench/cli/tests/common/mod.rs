@@ -3,6 +3,7 @@
 
 pub mod machine;
 pub mod routes;
+pub mod systemd;
 
 use hotcc_lab::results::{Results, locate};
 use hotcc_testbed::command::succeed;

@@ -42,13 +42,13 @@ impl Page<'_> {
         ];
         for (name, help, scale, pick) in histograms {
             let samples = all.iter().map(|(cc, s)| (labels([("cc", cc)]), pick(s)));
-            self.native_histograms(name, help, scale, samples)?;
+            self.histograms(name, help, scale, samples)?;
         }
         Ok(())
     }
 
     /// Encodes histograms that text shows with classic buckets, and protobuf also with native ones.
-    fn native_histograms<'l>(
+    pub(super) fn histograms<'l>(
         &mut self,
         name: &str,
         help: &str,
@@ -66,8 +66,8 @@ impl Page<'_> {
                 positive: NativeHistogramBuckets { spans: &spans, deltas: &deltas },
                 created: None,
             };
-            let (sum, count) = (scale.sum(&log2), log2.buckets.iter().sum());
-            e.encode_histogram_with_native::<NoLabelSet>(sum, count, &scale.buckets(&log2), None, native)
+            let sum = scale.sum(&log2);
+            e.encode_histogram_with_native::<NoLabelSet>(sum, h.count(), &scale.buckets(&log2), None, native)
         })
     }
 }

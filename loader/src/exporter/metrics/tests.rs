@@ -86,8 +86,9 @@ fn full() -> Snapshot {
         counts: Counts { connections: 17, unavailable: 18, ..Counts::default() },
     };
     let mut entry = FiguresEntry { connections: 19, acked_bytes: 20, timeouts: 21, ..FiguresEntry::zeroed() };
-    entry.sums[1] = 2_000; // minimum RTT: a connection of 0.9 ms, one of 1.1 ms
-    (entry.buckets[1][110], entry.buckets[1][113]) = (1, 1);
+    entry.figures[1].sum = 2_000; // minimum RTT: a connection of 0.9 ms, one of 1.1 ms
+    (entry.figures[1].buckets[9 * 10 + 7], entry.figures[1].buckets[9 * 11 + 1]) = (1, 1);
+    (entry.figures[3].sum, entry.figures[3].buckets[9 * 14 + 3]) = (10_000, 1); // delivery rate: 10 Mbit/s
     let figures = RuleStats::new(1, toml::Table::new(), "dtcp".to_owned(), &entry);
     let groups = [group("cubic", 0, 5), group("dtcp", 5, 2), group("dtcp", 7, 3), group("theirs", 9, 1)];
     Snapshot {

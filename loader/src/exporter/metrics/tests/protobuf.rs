@@ -113,6 +113,9 @@ fn native_histograms_hold_the_same_values() {
     assert_eq!((min_rtt.schema, min_rtt.zero_count), (3, 1));
     assert_eq!(native(min_rtt), [(-143, 1), (-106, 2), (65, 1)]);
     assert_eq!(min_rtt.sample_count, 5);
+    // of a rule: 0.9 ms, which are 2^-10.1 s; 1.1 ms, 2^-9.8 s; 1.25 MB/s, 2^20.25 bytes/s
+    assert_eq!(native(of("hotcc_policy_min_rtt_seconds")), [(-80, 1), (-78, 1)]);
+    assert_eq!(native(of("hotcc_policy_delivery_bytes_per_second")), [(163, 1)]);
     let none = of("hotcc_flow_duration_seconds");
     assert_eq!((native(none), none.sample_count), (vec![], 0));
     assert!(none.zero_threshold > 0.0, "Prometheus 2.42 takes an empty one for classic without it");
