@@ -315,11 +315,11 @@ mod tests {
             retransmit_ratio: 0.001,
             ..group(cc)
         };
-        for cc in ["cubic", "bbr", "reno", "dtcp"] {
+        for cc in ["cubic", "bbr", "reno", "dtcp", "fbtcp"] {
             assert_eq!(advice(&queue(cc, 41_000)), ("long-queue", Some("crest")), "{cc}");
             assert_eq!(advice(&queue(cc, 40_000)).1, None, "{cc}: not longer than the least RTT");
         }
-        for cc in ["crest", "dcmplus", "fbtcp", "somebody_s"] {
+        for cc in ["crest", "dcmplus", "somebody_s"] {
             assert_eq!(advice(&queue(cc, 41_000)).1, None, "{cc}");
         }
         let short_path = Group { least_rtt_us: Some(1000), ..queue("cubic", 19_000) };
