@@ -349,6 +349,8 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	waited = reverse_queue(tp, f, q_us >> RTT_TICK_SHIFT, elapsed_us);
 	f->wait = max(waited, f->wait - f->wait / 8U);
 	f->slice_rtt_us = min(f->slice_rtt_us, ack_rtt_us - rtt_of(waited));
+	/* forgets what is known of the values, so that the verifier follows the rest once, not for each branch above */
+	asm volatile("" ::: "memory");
 	base_sample(tp, f, f->slice_rtt_us);
 	path_us = f->base_us + rtt_of(f->wait);
 	q_us = f->slice_rtt_us - f->base_us;
