@@ -12,6 +12,7 @@ use hotcc::exporter;
 use hotcc::ops::{self, Request};
 use hotcc_testbed::metrics;
 use hotcc_testbed::netlab::{Process, check, output, pause, quiet};
+use hotcc_testbed::soak;
 use hotcc_testbed::statistics::median;
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -39,7 +40,7 @@ const CONNECTIONS: usize = 5_000;
 
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
-    let (pairs, holders, scrapes) = if options.quick { (5, 1, 200) } else { (20, 10, 10_000) };
+    let (pairs, holders, scrapes) = if options.quick { (5, 1, 200) } else { (20, 10, soak::times(10_000)) };
     let sockets = 2 * holders * CONNECTIONS;
     ops::load(&Request {
         object: "dtcp".to_owned(),
@@ -107,7 +108,7 @@ fn cpu_time(exporter: &Process) -> Result<Duration> {
 }
 
 /// Scrapes so many times. Returns the exporter's resident memory, relative to that after a tenth of the scrapes.
-fn growth(exporter: &Process, address: SocketAddr, scrapes: usize) -> Result<f64> {
+fn growth(exporter: &Process, address: SocketAddr, scrapes: u64) -> Result<f64> {
     let resident = || both(exporter)?.map(|id| resident_pages(&id.to_string())).into_iter().sum::<Result<f64>>();
     let scrape = |count| (0..count).try_for_each(|_| check().and_then(|()| scrape_page(address)).map(drop));
     eprintln!("  scraping {scrapes} times");
