@@ -241,9 +241,18 @@ fn its_unit_leaves_it_what_it_needs() {
     let border = Border::start_with(&network, &options, |command| bounded_as(unit, command));
     // it answers once everything has started
     assert_eq!(border.get(&network, "/healthz").1, "ok\n");
-    let ([own, _], priorities) = (priorities(std::process::id())[0].1, priorities(border.pid()));
-    assert!(priorities.iter().any(|(name, _)| name == "reports"), "{priorities:?}");
-    for (name, priority) in priorities {
+    let [own, _] = priorities(std::process::id())[0].1;
+    // a thread sets its name itself, when it first runs
+    let until = Instant::now() + Duration::from_secs(20);
+    let threads = loop {
+        let threads = priorities(border.pid());
+        if threads.iter().any(|(name, _)| name == "reports") {
+            break threads;
+        }
+        assert!(Instant::now() < until, "{threads:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    for (name, priority) in threads {
         let nice = if name == "reports" { -20 } else { own };
         assert_eq!(priority, [nice, nix::libc::SCHED_OTHER], "of the thread {name}");
     }
