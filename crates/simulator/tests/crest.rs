@@ -279,7 +279,7 @@ proptest! {
         prop_assert!(share > 0.8, "{share} of the link");
     }
 
-    /// A queue of the ACKs is none of the data, and the path holds more because of it.
+    /// While ACKs wait in a queue on their way back, crest keeps more data in flight instead of seeing a rival.
     #[test]
     fn acks_that_wait_cost_no_throughput(path in paths(), slower in 5u64..20, bdps in 1u64..5) {
         let back_bps = (path.rate_bps / slower).max(500_000);
