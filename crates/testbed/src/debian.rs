@@ -6,7 +6,7 @@ use crate::kernel::skipped;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
+use std::sync::{Mutex, Once, PoisonError};
 
 /// A Perl script, which a clean Debian can run. It opens a connection under the congestion control that its argument
 /// names, sends all the time, and writes the number of received bytes to /tmp/sent.
@@ -46,7 +46,10 @@ pub fn can_be_made(test: &str, others: &[&str]) -> bool {
 /// # Panics
 /// It cannot be fetched or unpacked.
 pub fn unpack(suite: &str, packages: &str, root: &Path) {
+    // two tests of one process may want the same archive
+    static MAKING: Mutex<()> = Mutex::new(());
     let archive = built().join(format!("debian-{suite}-{packages}.tar"));
+    let making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if !archive.exists() {
         let partial = archive.with_extension("partial.tar");
         let mut mmdebstrap = Command::new("mmdebstrap");
@@ -57,6 +60,7 @@ pub fn unpack(suite: &str, packages: &str, root: &Path) {
         succeed(mmdebstrap.arg(suite).arg(&partial));
         fs::rename(&partial, &archive).unwrap();
     }
+    drop(making);
     fs::create_dir(root).unwrap();
     succeed(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(root));
 }
