@@ -64,7 +64,8 @@ bench *args: build
 
 # Rank every congestion control on recorded links, and write docs/scoreboard.md: --quick simulates, --only cc,... chooses.
 scoreboard *args: build
-    target/release/hotcc-bench scoreboard --page docs/scoreboard.md {{ args }} bench/scenarios/scoreboard*.toml
+    target/release/hotcc-bench scoreboard --page docs/scoreboard.md --kernel-case link=verizon --kernel-case link=umts \
+        --kernel-case link=drive-5 {{ args }} bench/scenarios/scoreboard*.toml
 
 # Repeat a random tenth of the scoreboard's runs on the kernel, and write to docs/scoreboard.md whether all bytes agree.
 repeat-scoreboard *args: build

@@ -312,6 +312,11 @@ impl LabCommand {
         self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
     }
 
+    /// Adds values to those that `--case` names.
+    pub fn add_cases(&mut self, cases: &[SweptValue]) {
+        self.case.extend_from_slice(cases);
+    }
+
     /// Moves the results to another directory, and draws one case in ten unless `--one-in` chooses otherwise.
     pub fn repeat_into(&mut self, out: PathBuf) {
         self.out = out;

@@ -3,6 +3,7 @@
 use crate::lab::LabCommand;
 use crate::report::refresh;
 use anyhow::{Context, Result};
+use hotcc_lab::selection::SweptValue;
 use hotcc_lab::simulated::BACKEND;
 use hotcc_report::charts::board;
 use hotcc_report::data::Data;
@@ -21,7 +22,7 @@ const ALWAYS_IN_LAB: [&str; 3] = ["crest", "bbr", "cubic"];
 /// scoreboard-cases.csv beside the results, and with --page a Markdown page and its picture.
 ///
 /// Scenarios without `bounds` are not ranked. They are simulated; on the kernel, they run only for crest, bbr, cubic
-/// and the first other of the ranking.
+/// and the first other of the ranking, and only the cases that `--kernel-case` names, if any.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  hotcc-bench scoreboard --quick bench/scenarios/scoreboard.toml\n  \
     hotcc-bench scoreboard --quick --only crest,bbr,cubic bench/scenarios/scoreboard.toml\n  \
@@ -32,6 +33,10 @@ pub struct ScoreboardCommand {
     /// Only these congestion controls, separated by commas
     #[arg(long, value_name = "CC,...", value_delimiter = ',')]
     only: Vec<String>,
+    /// On the kernel, run only cases with this swept value of the scenarios that are not ranked, e.g. link=umts; repeat
+    /// for more
+    #[arg(long, value_name = "KEY=VALUE")]
+    kernel_case: Vec<SweptValue>,
     /// Markdown page to update between its markers, and beside it the picture of the same name
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
@@ -89,14 +94,15 @@ impl ScoreboardCommand {
     /// Simulates scenarios that are not ranked. Unless everything is simulated, also runs them on the kernel for some
     /// congestion controls. Returns the exit code.
     fn run_unranked(&self, unranked: &LabCommand, best_other: Option<String>) -> Result<u8> {
-        let of = |mut lab: LabCommand, ccs: &[String]| {
+        let of = |mut lab: LabCommand, ccs: &[String], cases: &[SweptValue]| {
             lab.restrict_cases("cc", ccs);
+            lab.add_cases(cases);
             lab.run_all(false)
         };
-        let (mut code, _) = of(unranked.simulated(), &self.only)?;
+        let (mut code, _) = of(unranked.simulated(), &self.only, &[])?;
         let in_lab = in_lab(best_other, &self.only);
         if !self.lab.simulates() && !in_lab.is_empty() {
-            code = code.max(of(unranked.clone(), &in_lab)?.0);
+            code = code.max(of(unranked.clone(), &in_lab, &self.kernel_case)?.0);
         }
         Ok(code)
     }

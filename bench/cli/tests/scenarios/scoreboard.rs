@@ -87,6 +87,21 @@ fn the_board_ranks_what_has_bounds_and_pools_the_rest() {
 }
 
 #[test]
+fn the_kernel_runs_only_the_wanted_cases_of_what_is_not_ranked() {
+    let directory = tempfile::tempdir().unwrap();
+    write_files(directory.path());
+    let options = ["--check", "--only", "crest,cubic", "--kernel-case", "queue=2BDP", "--kernel-case", "queue=8BDP"];
+    let (code, said, errors) = bench(directory.path(), "scoreboard", &options);
+    assert_eq!(code, Some(0), "{errors}");
+    let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("board-peer.toml: valid")).collect();
+    assert!(lines.len() == 2 && lines[0].contains(" 8 of 12 runs of the scenario: only cc=crest or cubic;"), "{said}");
+    assert!(
+        lines[1].contains(" 4 of 12 runs of the scenario: only cc=crest or cubic, only queue=2BDP or 8BDP;"),
+        "{said}"
+    );
+}
+
+#[test]
 fn repeated_runs_are_compared_byte_by_byte() {
     let directory = tempfile::tempdir().unwrap();
     write_files(directory.path());
