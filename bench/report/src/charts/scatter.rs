@@ -16,7 +16,7 @@ struct Cloud<'a> {
     /// Index among all congestion controls, which decides the colour.
     series: usize,
     label: &'a str,
-    /// Delay (negative, because the axis is reversed) and throughput.
+    /// Delay and throughput.
     points: Vec<(f64, f64)>,
     ellipse: Ellipse,
 }
@@ -25,9 +25,9 @@ struct Cloud<'a> {
 pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<Markup>> {
     let has = |metric: &str| rows.iter().filter(|r| !r.runs.is_empty()).all(|r| !r.values(metric).is_empty());
     let (delay, axis) = if has("queue_delay_mean_ms") {
-        ("queue_delay_mean_ms", "mean queueing delay, ms (lower to the right)")
+        ("queue_delay_mean_ms", "mean queueing delay, ms")
     } else {
-        ("rtt_mean_ms", "mean RTT, ms (lower to the right)")
+        ("rtt_mean_ms", "mean RTT, ms")
     };
     let clouds: Vec<Cloud<'_>> = rows.iter().filter_map(|row| cloud(row, delay, labels)).take(MAX_SERIES).collect();
     let outlines: Vec<Vec<(f64, f64)>> = clouds.iter().map(|c| c.ellipse.outline(SCALE_95, CORNERS)).collect();
@@ -46,7 +46,7 @@ pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<
             .y_label_area_size(px(62))
             .build_cartesian_2d(xs.clone(), ys.clone())?;
         let names = (axis, "throughput, Mbit/s");
-        mesh(&mut chart, names, (7, 7), &|x| tick(-x, x_span), &|y| tick(*y, y_span))?;
+        mesh(&mut chart, names, (7, 7), &|x| tick(*x, x_span), &|y| tick(*y, y_span))?;
         for (cloud, outline) in clouds.iter().zip(&outlines) {
             let colour = colour(cloud.series);
             let inner = cloud.ellipse.outline(1.0, CORNERS);
@@ -89,13 +89,13 @@ pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<
               were normally distributed."
             .to_owned(),
     };
-    let caption = format!("{title}. Each point is one seed. {ellipses}");
+    let caption = format!("{title}. Up and left is better. Each point is one seed. {ellipses}");
     Ok(Some(figure("half", &drawn, &legend(&entries, true), &caption)))
 }
 
 fn cloud<'a>(row: &'a Row, delay: &str, labels: &[String]) -> Option<Cloud<'a>> {
     let both = |values: &std::collections::BTreeMap<&'static str, f64>| {
-        Some((-values.get(delay)?, *values.get("throughput_mbps")?))
+        Some((*values.get(delay)?, *values.get("throughput_mbps")?))
     };
     let points: Vec<_> = row.runs.iter().filter_map(|run| both(&run.values)).collect();
     let series = labels.iter().position(|label| *label == row.label)?;
@@ -160,6 +160,14 @@ mod tests {
         assert!(drawn(&[row("two", &[(5.0, 10.0), (6.0, 9.0)])]).unwrap().contains("is a line"));
         let same = drawn(&[row("same", &[(5.0, 10.0); 4])]).unwrap();
         assert!(!same.contains("<polygon") && same.contains("<circle") && !same.contains("NaN"));
+    }
+
+    #[test]
+    fn a_longer_delay_is_further_to_the_right() {
+        let page = drawn(&[row("one", &[(5.0, 10.0), (50.0, 9.0)])]).unwrap();
+        let places = page.split("<circle cx=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap());
+        let places: Vec<i32> = places.collect();
+        assert!(places[0] + 100 < places[1], "{places:?}");
     }
 
     #[test]
