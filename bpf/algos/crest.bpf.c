@@ -44,6 +44,7 @@
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
+#include <hotcc/log2.h>
 #include <hotcc/round.h>
 #include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
@@ -52,7 +53,6 @@
 #include "account_map.h"
 #include "crest_compete.h"
 #include "crest_group.h"
-#include "crest_log2.h"
 #include "crest_policer.h"
 #include "crest_reverse.h"
 #include "crest_signal.h"

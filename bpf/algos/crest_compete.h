@@ -12,8 +12,8 @@
  */
 #pragma once
 #include <hotcc/kernel.h>
+#include <hotcc/log2.h>
 
-#include "crest_log2.h"
 #include "crest_state.h"
 
 #define CUBE_SHIFT 20

@@ -16,10 +16,10 @@
  */
 #pragma once
 #include <hotcc/kernel.h>
+#include <hotcc/log2.h>
 #include <hotcc/peer.h>
 #include <hotcc/tags.h>
 
-#include "crest_log2.h"
 #include "crest_state.h"
 
 #define GROUPS 32768 /* the least recently used one is evicted */

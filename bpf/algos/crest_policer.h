@@ -8,8 +8,8 @@
  */
 #pragma once
 #include <hotcc/kernel.h>
+#include <hotcc/log2.h>
 
-#include "crest_log2.h"
 #include "crest_state.h"
 
 #define POLICED_AFTER 32 /* RTT / 8 without a queue */

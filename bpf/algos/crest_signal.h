@@ -15,11 +15,11 @@
  * and a signal does not lower the rate of a link that had no queue for a round trip.
  */
 #pragma once
+#include <hotcc/log2.h>
 #include <hotcc/path.h>
 #include <hotcc/radio.h>
 #include <hotcc/tags.h>
 
-#include "crest_log2.h"
 #include "shannon.h"
 
 #define NO_READING (-32768)
@@ -32,15 +32,17 @@
 #define FORECAST_LOWER_Q10 4096 /* and of 16 down */
 
 struct crest_signal {
-	u64 rates FIELD("log2(segment/s) / 1024",
+	u64 rates FIELD("log2(1/16 segment/s) / 1024",
 			"rates of the last four slices, the newest in the low 16 bits; 0: none");
 	u64 readings FIELD("log2 / 1024",
 			   "capacity in 2^20 kbit/s, or efficiency in bit/s/Hz, at their ends, likewise");
 	struct radio_ref radio;
-	u16 level FIELD("log2(segment/s) / 1024", "rate over reading, averaged; 0: not known yet");
+	u16 level FIELD("log2(1/16 segment/s) / 1024", "rate over reading, averaged; 0: not known yet")
+		EXPORT_FORECAST(readings);
 	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast") EXPORT_SUM;
 	u16 error_without FIELD("1/8192", "mean square of log2 of the rate over the last rate") EXPORT_SUM;
-	u16 other_level FIELD("log2(segment/s) / 1024", "of the other kind of signal, as it was when that was used");
+	u16 other_level FIELD("log2(1/16 segment/s) / 1024",
+			      "of the other kind of signal, as it was when that was used");
 	u16 other_error FIELD("1/8192", "likewise");
 	u8 weight FIELD("1/256", "how far the signal's forecast is believed") EXPORT_SUM;
 	u8 busy FIELD("", "bit map of the last eight slices: whether there was a queue, the newest in bit 0");

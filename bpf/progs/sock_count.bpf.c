@@ -5,6 +5,7 @@
  * demand; adds up over the namespaces visited.
  */
 #include <hotcc/fixed.h>
+#include <hotcc/log2.h>
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
@@ -19,12 +20,18 @@ struct log2_histogram {
 #define EXPORTED_FIELDS 8
 #define EXPORTED_COUNTS 32
 
+#define NO_READING (-32768)
+#define FORECAST_MAX_LOG (44 * LOG2_ONE) /* 10^12 segments/s */
+
 /* A field of an algorithm's per-flow state, added up in `exported` of its group. */
 struct exported_field {
-	u8 offset; /* in icsk_ca_priv */
-	u8 size;   /* in bytes; 0: no further fields */
-	u8 first;  /* place of its sum, or of the count of connections where it is 0; those of larger values follow */
-	u8 counts; /* number of these counts; 0: a sum */
+	u8 offset;  /* in icsk_ca_priv */
+	u8 size;    /* in bytes; 0: no further fields */
+	u8 first;   /* place of its sum, or of the count of connections where it is 0; those of larger values follow */
+	u8 counts;  /* number of these counts; 0: a sum */
+	u8 reading; /* offset of what a forecast adds */
+	u8 is_forecast; /* a sum of the rates that it forecasts, bytes/s */
+	u8 pad[2];
 };
 
 struct exported_fields {
@@ -85,7 +92,15 @@ static __always_inline struct group *group_of(struct tcp_sock *tp)
 	return bpf_map_lookup_elem(&groups, &ops);
 }
 
-static __always_inline void export_state(struct group *g, const struct tcp_sock *tp)
+/* As EXPORT_FORECAST of hotcc/tags.h says. */
+static __always_inline u64 forecast_bytes_per_s(u16 level, s16 reading, u32 mss)
+{
+	if (!level || reading == NO_READING)
+		return 0;
+	return exp2_q10(max(min(level + reading, FORECAST_MAX_LOG), 0)) * mss / 16;
+}
+
+static __always_inline void export_state(struct group *g, const struct tcp_sock *tp, u32 mss)
 {
 	if (!g->fields.all[0].size)
 		return;
@@ -93,11 +108,17 @@ static __always_inline void export_state(struct group *g, const struct tcp_sock 
 	for (u32 i = 0; i < EXPORTED_FIELDS; i++) {
 		struct exported_field f = g->fields.all[i];
 		u64 value;
+		s16 reading;
 
-		if (!f.size || f.size > sizeof(value) || f.offset >= ICSK_CA_PRIV_SIZE)
+		if (!f.size || f.size > sizeof(value) || f.offset >= ICSK_CA_PRIV_SIZE ||
+		    f.reading >= ICSK_CA_PRIV_SIZE)
 			return;
 		__builtin_memcpy(&value, &state[f.offset], sizeof(value));
 		value &= ~0ULL >> (64 - 8 * f.size);
+		if (f.is_forecast) {
+			__builtin_memcpy(&reading, &state[f.reading], sizeof(reading));
+			value = forecast_bytes_per_s(value, reading, mss);
+		}
 		if (f.counts)
 			++g->exported[(f.first + min(value, f.counts - 1ULL)) & (EXPORTED_COUNTS - 1)];
 		else
@@ -140,6 +161,6 @@ SEC("iter/tcp") int count_flows(struct bpf_iter__tcp *ctx)
 	rate = rate_bytes_per_s((u64)delivered * mss, interval_us);
 	if (rate)
 		tally(&g->delivery_kbps, rate / 125);
-	export_state(g, tp);
+	export_state(g, tp, mss);
 	return 0;
 }

@@ -28,6 +28,9 @@ fn agrees(page: &str) {
         let series = format!(r#"hotcc_state_sum_ratio{{cc="{CC}",field="{field}"}}"#);
         assert_eq!(value(page, &series), Some(summed(field) / one), "{field}");
     }
+    let forecast = value(page, &format!(r#"hotcc_forecast_sum_bytes_per_second{{cc="{CC}"}}"#)).unwrap();
+    let of_flows = summed("forecast") / 8.0;
+    assert!((forecast - of_flows).abs() <= 0.02 * of_flows, "{forecast}, {of_flows}: logarithms have an error of 1 %");
     let sockets = value(page, &format!(r#"hotcc_sockets{{cc="{CC}",version="current"}}"#)).unwrap();
     for field in ["phase", "signal.radio.kind"] {
         let series = format!(r#"hotcc_open_sockets_by_state{{cc="{CC}",field="{field}","#);
@@ -59,7 +62,7 @@ fn without_and_with_readings(address: SocketAddr, connection: &mut Connection) {
     let page = scrape(address);
     agrees(&page);
     assert_eq!((of_kind(&page, "sinr"), of_kind(&page, "capacity")), (Some(0.0), Some(0.0)));
-    assert_eq!(summed("signal.error_with"), 0.0);
+    assert_eq!((summed("signal.error_with"), summed("forecast")), (0.0, 0.0));
     let fed = Fed::new("127.0.0.1/32", 5000);
     for _ in 0..20 {
         fed.publish(25.0, 20.0, 0);
@@ -69,6 +72,8 @@ fn without_and_with_readings(address: SocketAddr, connection: &mut Connection) {
     agrees(&page);
     assert_eq!(of_kind(&page, "sinr"), Some(1.0));
     assert!(summed("signal.error_with") > 0.0 && summed("signal.weight") > 0.0, "it has learned nothing");
+    let forecast_mbps = summed("forecast") / 1e6;
+    assert!((100.0..2500.0).contains(&forecast_mbps), "a link of 500 Mbit/s: {forecast_mbps}");
     // the previous version's connections still count after a swap
     ok(&["swap", CC, "crest"]);
     assert_eq!(of_kind(&scrape(address), "sinr"), Some(1.0));

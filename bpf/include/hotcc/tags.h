@@ -59,6 +59,14 @@
 #define EXPORT_COUNTS(names) HOTCC_TAG("hotcc:export|names=" names)
 
 /*
+ * EXPORT_FORECAST is for a field of 16 bits that, with the field `reading` of the same struct, forecasts a rate. The
+ * rate's logarithm to base 2, in 1/1024 and of 1/16 segments per second, is the sum of this field and of the low 16 bits
+ * of the reading, which are signed. If this field is 0 or the reading -32768, there is no forecast. The exporter adds up
+ * the rates.
+ */
+#define EXPORT_FORECAST(reading) HOTCC_TAG("hotcc:export|reading=" #reading)
+
+/*
  * The per-flow state. It must fit icsk_ca_priv, and the object's BTF must contain its type: the pointer in .rodata
  * ensures that.
  */

@@ -358,7 +358,9 @@ impl Page<'_> {
             s.state.sums.iter().map(move |(field, sum)| (labels([("cc", cc), ("field", field)]), *sum))
         });
         let help = "Sum of a field of their algorithm's state over open connections";
-        self.gauges("hotcc_state_sum_ratio", help, sums)
+        self.gauges("hotcc_state_sum_ratio", help, sums)?;
+        let rates = all.iter().filter_map(|(cc, s)| Some((labels([("cc", cc)]), s.state.forecast_bytes_per_s?)));
+        self.gauges("hotcc_forecast_sum_bytes_per_second", "Sum of the rates that open connections forecast", rates)
     }
 
     fn radio(&mut self, links: &Links) -> fmt::Result {

@@ -55,13 +55,16 @@ pub enum Export {
     Sum(f64),
     /// The number of connections of each value from 0 on. These are the values' names.
     Counts(Vec<String>),
+    /// The sum of the rates that it forecasts with the field of this name (`EXPORT_FORECAST` of hotcc/tags.h).
+    Forecast(String),
 }
 
 impl Export {
-    fn read(tag: &Fields, unit: &str) -> Option<Self> {
-        match tag.get("names") {
-            Some(names) => Some(Self::Counts(names.split(',').map(str::to_owned).collect())),
-            None => Some(Self::Sum(unit.strip_prefix("1/")?.parse().ok()?)),
+    fn read(tag: &Fields, unit: &str, name_of: impl Fn(&str) -> String) -> Option<Self> {
+        match (tag.get("names"), tag.get("reading")) {
+            (Some(names), _) => Some(Self::Counts(names.split(',').map(str::to_owned).collect())),
+            (_, Some(reading)) => Some(Self::Forecast(name_of(reading))),
+            _ => Some(Self::Sum(unit.strip_prefix("1/")?.parse().ok()?)),
         }
     }
 }
@@ -147,8 +150,8 @@ fn state_fields(btf: &Btf<'_>, tags: &Tags, var: &Var<'_>) -> Vec<StateField> {
 fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base: usize, fields: &mut Vec<StateField>) {
     for (index, member) in of.iter().enumerate() {
         let Some(ty) = btf.type_by_id::<BtfType<'_>>(member.ty).map(|t| t.skip_mods_and_typedefs()) else { continue };
-        let name = member.name.and_then(|n| n.to_str()).unwrap_or_default();
-        let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        let name_of = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        let name = name_of(member.name.and_then(|n| n.to_str()).unwrap_or_default());
         let libbpf_rs::btf::types::MemberAttr::Normal { offset } = member.attr else { continue };
         let offset = base + offset as usize / 8;
         if let Ok(inner) = Composite::try_from(ty) {
@@ -158,7 +161,7 @@ fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base
             let text = |key: &str| tag.and_then(|t| t.get(key)).cloned().unwrap_or_default();
             let (unit, help) = (text("unit"), text("help"));
             let tag = tags.of_member(of.type_id(), index as u32, "export");
-            let export = tag.filter(|_| !place.signed).and_then(|tag| Export::read(tag, &unit));
+            let export = tag.filter(|_| !place.signed).and_then(|tag| Export::read(tag, &unit, name_of));
             fields.push(StateField { name, unit, help, place, export });
         }
     }

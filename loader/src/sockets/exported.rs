@@ -19,6 +19,12 @@ pub struct ExportedField {
     pub first: u8,
     /// Number of counts; 0: a sum.
     pub counts: u8,
+    /// Offset of what a forecast adds.
+    pub reading: u8,
+    /// Not 0: a sum of the rates that it forecasts, bytes/s.
+    pub is_forecast: u8,
+    /// Zero.
+    pub pad: [u8; 2],
 }
 
 /// What the kernel reads of the state of each connection.
@@ -34,6 +40,8 @@ pub struct StateCounts {
     pub sums: BTreeMap<String, f64>,
     /// Connections by field and name of its value.
     pub connections: BTreeMap<(String, String), u64>,
+    /// Sum of the rates that the connections forecast, bytes/s; `None` if the algorithm forecasts none.
+    pub forecast_bytes_per_s: Option<u64>,
 }
 
 impl StateCounts {
@@ -49,6 +57,7 @@ impl StateCounts {
                 Some(Export::Counts(names)) => read
                     .connections
                     .extend(names.iter().zip(counts).map(|(value, n)| ((field.name.clone(), value.clone()), *n))),
+                Some(Export::Forecast(_)) => read.forecast_bytes_per_s = Some(counts[0]),
                 None => {}
             }
         }
@@ -63,6 +72,8 @@ impl StateCounts {
         for (value, n) in &other.connections {
             *self.connections.entry(value.clone()).or_default() += n;
         }
+        self.forecast_bytes_per_s =
+            self.forecast_bytes_per_s.into_iter().chain(other.forecast_bytes_per_s).reduce(|sum, one| sum + one);
     }
 }
 
@@ -76,9 +87,10 @@ pub(super) fn places(state: &[StateField]) -> Places {
 /// Returns the exported fields, as far as the kernel has room for them.
 fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, ExportedField)> {
     let place = |first: &mut usize, field: &'_ StateField| {
-        let counts = match &field.export {
-            Some(Export::Counts(names)) => names.len(),
-            Some(Export::Sum(_)) => 0,
+        let (counts, reading) = match &field.export {
+            Some(Export::Counts(names)) => (names.len(), None),
+            Some(Export::Sum(_)) => (0, None),
+            Some(Export::Forecast(reading)) => (0, Some(state.iter().find(|other| other.name == *reading)?)),
             None => return Some(None),
         };
         let place = ExportedField {
@@ -86,6 +98,9 @@ fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, Exported
             size: field.place.size as u8,
             first: *first as u8,
             counts: u8::try_from(counts).ok()?,
+            reading: u8::try_from(reading.map_or(0, |field| field.place.offset)).ok()?,
+            is_forecast: reading.is_some().into(),
+            pad: [0; 2],
         };
         *first += counts.max(1);
         (*first <= COUNTS).then_some(Some(place))
@@ -95,6 +110,17 @@ fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, Exported
         .scan(0, move |first, field| Some(place(first, field)?.map(|place| (field, place))))
         .flatten()
         .take(FIELDS)
+}
+
+/// Returns the rate that a connection forecasts, segments/s; `None` if it forecasts none.
+pub(super) fn forecast(state: &[StateField], bytes: &[u8]) -> Option<f64> {
+    let (field, reading) = state.iter().find_map(|field| match &field.export {
+        Some(Export::Forecast(reading)) => Some((field, reading)),
+        _ => None,
+    })?;
+    let level = field.place.read(bytes)?;
+    let reading = state.iter().find(|other| other.name == *reading)?.place.read(bytes)? as i16;
+    (level != 0 && reading != i16::MIN).then(|| ((level as f64 + f64::from(reading)) / 1024.0).exp2() / 16.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Lists the open TCP connections, each with its algorithm's own state.
 
 use super::count::version_label;
+use super::exported::forecast;
 use super::walk::SocketWalk;
 use crate::object::check_cc_name;
 use crate::object::describe::StateField;
@@ -269,6 +270,11 @@ impl Versions {
             let value = field.place.read(&record.state)?;
             Some(StateValue { name: field.name.clone(), value, unit: field.unit.clone() })
         };
+        let forecast = forecast(fields, &record.state).map(|segments_per_s| StateValue {
+            name: "forecast".to_owned(),
+            value: (segments_per_s * f64::from(record.mss) * 8.0) as i128,
+            unit: "bit/s".to_owned(),
+        });
         let ms = |ticks: u64| ticks * u64::from(self.tick_us) / 1000;
         let set = |value: u32| (value != 0).then_some(value);
         let delivered_bits = u64::from(record.rate_delivered) * u64::from(record.mss) * 8;
@@ -293,7 +299,7 @@ impl Versions {
             busy_ms: ms(record.ticks.iter().copied().map(u64::from).sum()),
             receiver_limited_ms: ms(record.ticks[1].into()),
             buffer_limited_ms: ms(record.ticks[2].into()),
-            state: fields.iter().filter_map(value).collect(),
+            state: fields.iter().filter_map(value).chain(forecast).collect(),
             pep: SeenByPep::read(&record.pep, record.snd_una),
             cc,
         })

@@ -30,6 +30,7 @@ fn group(cc: &str, map_id: u32, connections: u64) -> Group {
         StateCounts {
             sums: BTreeMap::from([("weight".to_owned(), 0.5)]),
             connections: BTreeMap::from([(field("START"), 1), (field("PROBE"), connections - 1)]),
+            forecast_bytes_per_s: Some(1000 * connections),
         }
     } else {
         StateCounts::default()
@@ -203,7 +204,8 @@ fn sockets_by_version_and_distributions() {
         hotcc_delivery_sum_bytes_per_second{cc="cubic"} 12500.0
         hotcc_open_sockets_by_state{cc="dtcp",field="phase",value="START"} 2
         hotcc_open_sockets_by_state{cc="dtcp",field="phase",value="PROBE"} 3
-        hotcc_state_sum_ratio{cc="dtcp",field="weight"} 1.0"#,
+        hotcc_state_sum_ratio{cc="dtcp",field="weight"} 1.0
+        hotcc_forecast_sum_bytes_per_second{cc="dtcp"} 5000"#,
     );
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Logarithms to base 2 in 1/1024, and their inverse. The error is at most 0.9 %. For `crest`. */
+/* Logarithms to base 2 in 1/1024, and their inverse. The error is at most 0.9 %. */
 #pragma once
 #include <hotcc/bpf.h>
 
