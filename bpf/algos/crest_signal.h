@@ -32,10 +32,11 @@
 #define FORECAST_LOWER_Q10 4096 /* and of 16 down */
 
 struct crest_signal {
-	u64 rates FIELD("log2(1/16 segment/s) / 1024",
-			"rates of the last four slices, the newest in the low 16 bits; 0: none");
-	u64 readings FIELD("log2 / 1024",
-			   "capacity in 2^20 kbit/s, or efficiency in bit/s/Hz, at their ends, likewise");
+	u64 rates FIELD("packed",
+			"log2 of the last four slices' rates, in 1/1024 and of 1/16 segment/s, 16 bits each, the "
+			"newest in the lowest; 0: none");
+	u64 readings FIELD("packed", "log2 of the capacity in 2^20 kbit/s, or of the efficiency in bit/s/Hz, at their "
+				     "ends, likewise");
 	struct radio_ref radio;
 	u16 level FIELD("log2(1/16 segment/s) / 1024", "rate over reading, averaged; 0: not known yet")
 		EXPORT_FORECAST(readings);

@@ -118,5 +118,6 @@ fn a_full_queue_is_found_and_nothing_changes() {
 fn the_command_line_is_checked() {
     assert!(fails(2, &["advise", "--for", "1"]).contains("expected a time like 90s"));
     assert!(fails(2, &["advise", "--every", "0"]).contains("between 0.1 and 3600"));
+    assert!(fails(2, &["advise", "--port", "0"]).contains("0 is not in 1..=65535"));
     assert!(fails(2, &["advise", "--to-prefix", "10.0.0.0/33"]).contains("at most 32 bits"));
 }

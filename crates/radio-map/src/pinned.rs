@@ -21,6 +21,9 @@ fn signal_dir(pin_root: &Path) -> PathBuf {
 pub(crate) fn open(pin_root: &Path) -> Result<Option<(Index, MapData)>, MapError> {
     if bpffs::is_at(pin_root) {
         bpffs::need(pin_root).map_err(MapError::Pins)?;
+    } else if pin_root == Path::new(pins::FEEDERS) {
+        let source = format!("root shares none at {}", pins::FEEDERS).into();
+        return Err(MapError::NotPermitted { action: "use the radio map".to_owned(), source });
     }
     let dir = signal_dir(pin_root);
     let index = open_pin(&dir, pins::RADIO_INDEX, MapType::LpmTrie, [size_of::<IndexKey>(), 4], INDEX_ENTRIES)?;

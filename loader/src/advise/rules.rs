@@ -210,7 +210,11 @@ fn nothing_to_gain(group: &Group) -> Advice {
         ms(group.queue_mean_us),
         percent(group.retransmit_ratio)
     );
-    let evidence = if group.cc == "bbr" { vec![evidence::steady()] } else { Vec::new() };
+    let evidence = match group.cc.as_str() {
+        "bbr" => vec![evidence::steady()],
+        "cubic" => vec![evidence::no_radio()],
+        _ => Vec::new(),
+    };
     Advice { rule: "nothing-to-gain", try_cc: None, expect: None, why, unless: None, evidence }
 }
 

@@ -38,7 +38,7 @@ impl Source {
         name_or_path.contains('/') || name_or_path.ends_with(".o") || name_or_path.contains(".o:")
     }
 
-    /// Returns the built-in algorithm of this name, or reads the file if the text is a path. `PATH:TABLE` selects one
+    /// Returns the built-in algorithm of this name, also written `builtin:NAME`, or reads the file if the text is a path. `PATH:TABLE` selects one
     /// of the congestion controls in a file that has several.
     pub fn find(name_or_path: &str) -> Result<Self> {
         if Self::is_path(name_or_path) {
@@ -49,7 +49,8 @@ impl Source {
                 _ => Self::file(Path::new(name_or_path)),
             };
         }
-        let found = hotcc_bpf::algo(name_or_path).ok_or_else(|| {
+        let name = name_or_path.strip_prefix("builtin:").unwrap_or(name_or_path); // as `origin` is shown
+        let found = hotcc_bpf::algo(name).ok_or_else(|| {
             let known: Vec<&str> = hotcc_bpf::ALGOS.iter().map(|o| o.name).collect();
             let path = if Path::new(name_or_path).exists() {
                 format!("To load the file of that name, write ./{name_or_path}")
@@ -190,5 +191,11 @@ mod tests {
         assert!(error.source().is_some_and(|cause| cause.is::<libbpf_rs::Error>()));
         let text = format!("{error:#}");
         assert!(text.starts_with("cannot parse the BPF object x.bpf.o: "), "{text}");
+    }
+
+    #[test]
+    fn a_built_in_algorithm_is_found_by_its_origin() {
+        let crest = Source::find("crest").unwrap();
+        assert_eq!(Source::find(&crest.origin).unwrap().origin, "builtin:crest");
     }
 }

@@ -138,6 +138,23 @@ setpriv --reuid=65534 --regid=\"$own\" --clear-groups --inh-caps=-all --no-new-p
 ";
 
 #[test]
+fn without_roots_share_a_user_is_told_what_is_missing() {
+    let Some(sandbox) = sandbox("without_roots_share_a_user_is_told_what_is_missing") else { return };
+    let (command, trace) = shared(&sandbox);
+    let feed = ["run", "--source", &trace, "--link", "10.0.0.0/8"];
+    for action in [&feed[..], &["show"], &["init"], &["remove", "--stale"]] {
+        let refused = as_user(65_534, &[&[command.as_str()], action].concat());
+        assert_eq!(refused.status.code(), Some(4), "{action:?}: {}", stderr(&refused));
+        assert_eq!(
+            stderr(&refused),
+            "sinr-feeder: cannot use the radio map (run as root, or as a member of group hotcc if the radio map \
+             already exists): root shares none at /run/hotcc/bpf\n",
+            "{action:?}"
+        );
+    }
+}
+
+#[test]
 fn a_feeder_needs_no_way_into_roots_file_system() {
     const NAME: &str = "a_feeder_needs_no_way_into_roots_file_system";
     let Some(sandbox) = sandbox(NAME) else { return };

@@ -24,7 +24,7 @@ pub struct AdviseArgs {
     #[arg(long, value_name = "ADDR[/LEN]")]
     to_prefix: Option<PathKey>,
     /// Only connections with this local or remote port
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Show no progress on stderr
     #[arg(long)]
@@ -39,15 +39,16 @@ impl AdviseArgs {
         let Self { limit, every, min_bytes, to_prefix, port, quiet, json } = self;
         let stop = interrupt::requested()?;
         let is_terminal = std::io::stderr().is_terminal();
-        if !quiet && !is_terminal {
-            eprintln!("looking at open connections for {} s", limit.as_secs());
-        }
+        let mut begun = false;
         let options = Options { limit, every, min_bytes, to_prefix, port };
         let report = look(&options, &stop, |so_far, connections| {
+            let (now, all) = (so_far.as_secs(), limit.as_secs());
             if !quiet && is_terminal {
-                let (now, all) = (so_far.as_secs(), limit.as_secs());
                 eprint!("\r{now} of {all} s, {connections} connections; Ctrl-C ends it ");
+            } else if !quiet && !begun {
+                eprintln!("looking at open connections for {all} s");
             }
+            begun = true;
         })?;
         if !quiet && is_terminal {
             eprintln!();

@@ -335,7 +335,8 @@ fn listen_address(text: &str) -> std::result::Result<SocketAddr, String> {
     if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
-    if let Ok(address) = text.parse::<IpAddr>() {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(SocketAddr::from((address, DEFAULT_PORT)));
     }
     let forms = "expected IP:PORT (IPv6: [IP]:PORT), HOST:PORT, IP, :PORT or PORT";
@@ -531,6 +532,7 @@ mod tests {
             ("9718", "127.0.0.1:9718"),
             ("192.0.2.1", "192.0.2.1:9717"),
             ("::1", "[::1]:9717"),
+            ("[::1]", "[::1]:9717"),
             ("localhost:9718", "127.0.0.1:9718"),
         ] {
             assert_eq!(listen_address(text), Ok(address.parse().unwrap()), "{text}");

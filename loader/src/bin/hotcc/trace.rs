@@ -28,7 +28,7 @@ pub struct TraceArgs {
     /// End after this time: a number with s, m or h [default: when interrupted]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     limit: Option<Duration>,
-    /// Memory for records that are not yet written, KiB: a power of two
+    /// Memory for records that are not yet written, KiB; rounded up to a power of two
     #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(4..=1_048_576))]
     buffer_kib: u32,
     /// Print the summary as JSON

@@ -238,6 +238,7 @@ impl Top {
         match code {
             KeyCode::Char('q') => return Next::Quit,
             KeyCode::Esc | KeyCode::Enter | KeyCode::Backspace if self.opened.is_some() => self.opened = None,
+            KeyCode::Esc if flows && !self.filter.is_empty() => self.refilter(String::new()),
             KeyCode::Esc => return Next::Quit,
             KeyCode::Enter if flows => self.opened = self.selected_flow().map(id),
             KeyCode::Char('1') => return self.show(View::Flows),
@@ -361,6 +362,8 @@ mod tests {
             press(&mut top, "/\u{1b}");
         }
         assert_eq!(shown(&top).len(), 3, "Esc removes the filter");
+        press(&mut top, "/CUBIC\n\u{1b}");
+        assert_eq!((shown(&top).len(), &top.mode), (3, &Mode::Browse), "also one that Enter kept");
         press(&mut top, "/dtcpx\u{8}");
         assert_eq!(shown(&top).len(), 2, "rows change as the user types");
         top.update(Sample::Flows(vec![flow(1, "dtcp", 0), flow(2, "reno", 0)]));
