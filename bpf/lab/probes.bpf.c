@@ -21,6 +21,7 @@ struct tcp_rack {
 
 struct inet_connection_sock___lab {
 	u8 icsk_retransmits; /* timeouts in a row */
+	u32 icsk_rto;	     /* jiffies */
 } __core;
 
 struct tcp_sock___lab {
@@ -84,12 +85,14 @@ struct {
 	 */
 	u8 has_background;
 	u8 pad;
+	u64 tick_us; /* of a jiffy */
 } lab SEC(".data") = {};
 
 static __always_inline void record(struct sock *sk, u8 is_retransmission)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct tcp_sock___lab *more = (void *)tp;
+	struct inet_connection_sock___lab *connection = (void *)tp;
 	u32 port = sk->__sk_common.skc_dport, number, at;
 	u64 now_ns = bpf_ktime_get_ns() - lab.time_zero_ns;
 	struct ack_record *r;
@@ -103,7 +106,7 @@ static __always_inline void record(struct sock *sk, u8 is_retransmission)
 		return;
 	if (netns_of(sk) != f->netns)
 		return;
-	in_a_row = ((struct inet_connection_sock___lab *)tp)->icsk_retransmits;
+	in_a_row = connection->icsk_retransmits;
 	if (is_retransmission && tcp_ca_state((struct sock *)tp) == TCP_CA_Loss && in_a_row &&
 	    in_a_row != f->timeouts_in_a_row)
 		f->timeouts++;
@@ -125,6 +128,7 @@ static __always_inline void record(struct sock *sk, u8 is_retransmission)
 	r->timeouts = f->timeouts;
 	r->ca_state = tcp_ca_state((struct sock *)tp);
 	r->is_retransmission = is_retransmission;
+	r->rto_ms = min(connection->icsk_rto * lab.tick_us / 1000, 65535ULL);
 	if (f->detail_size)
 		bpf_probe_read_kernel(&r->detail, min(f->detail_size, (u32)sizeof(r->detail)),
 				      (const u8 *)tp->inet_conn.icsk_ca_priv + f->detail_offset);

@@ -44,5 +44,5 @@ struct ack_record {
 	u16 timeouts; /* so far */
 	u8 ca_state;
 	u8 is_retransmission;
-	u16 pad;
+	u16 rto_ms; /* retransmission timeout; 65535: that or more */
 };

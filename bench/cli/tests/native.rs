@@ -112,6 +112,8 @@ fn a_run_shows_the_path_and_leaves_nothing() {
     for flow in &run.flows {
         assert!(flow.throughput_bps > 1e6, "{flow:?}");
         assert!((20.0..40.0).contains(&flow.rtt_ms.min), "{flow:?}");
+        // the smoothed RTT, and at least 200 ms
+        assert!((215.0..1000.0).contains(&flow.rto_ms.min), "{flow:?}");
         assert!(flow.packets > 500 && flow.queue_delay_ms.max > 0.0, "{flow:?}");
     }
     assert!(run.flows.iter().map(|f| f.losses).sum::<u64>() > 0);

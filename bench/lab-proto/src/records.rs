@@ -98,7 +98,8 @@ pub struct AckRecord {
     pub ca_state: u8,
     /// 1 if a segment was retransmitted; 0 if an ACK arrived.
     pub is_retransmission: u8,
-    pad: u16,
+    /// Retransmission timeout; 65535: that or more.
+    pub rto_ms: u16,
 }
 
 /// An interval with a constant rate.

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 /// `delivery_rate_bps` is the rate at which data arrived in order at the receiver in the period. Windows are in
 /// segments. `state` is the kernel's congestion avoidance state (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss).
 /// `sinr_db` is the link's true SINR. `detail` is the watched field of the algorithm's state, if one is watched.
-pub const FLOW_COLUMNS: [&str; 12] = [
+pub const FLOW_COLUMNS: [&str; 13] = [
     "t_s",
     "flow",
     "cwnd",
@@ -37,6 +37,7 @@ pub const FLOW_COLUMNS: [&str; 12] = [
     "srtt_us",
     "rtt_us",
     "min_rtt_us",
+    "rto_ms",
     "in_flight",
     "delivery_rate_bps",
     "state",
@@ -200,6 +201,9 @@ pub struct FlowSummary {
     pub complete: Option<bool>,
     /// RTT samples, ms.
     pub rtt_ms: Distribution,
+    /// Retransmission timeout at each ACK and retransmission, ms; none in results of earlier versions.
+    #[serde(default)]
+    pub rto_ms: Distribution,
     /// Time that its data packets waited in the queue with the longest waits, one way, in ms.
     pub queue_delay_ms: Distribution,
     /// Delay of that queue, averaged over the flow's time rather than over packets; absent if no packet of the flow
@@ -272,7 +276,7 @@ pub struct LinkSummary {
 }
 
 /// The metrics of a run, with their descriptions and units.
-pub const METRICS: [(&str, &str); 23] = [
+pub const METRICS: [(&str, &str); 25] = [
     ("throughput_mbps", "mean throughput of the flows, Mbit/s"),
     ("throughput_mbps_total", "sum of the flows' throughputs, Mbit/s"),
     ("share", "share of the throughput of all TCP flows, 0..1"),
@@ -281,6 +285,8 @@ pub const METRICS: [(&str, &str); 23] = [
     ("rtt_p50_ms", "median RTT, ms"),
     ("rtt_p95_ms", "95th percentile of the RTT, ms"),
     ("rtt_p99_ms", "99th percentile of the RTT, ms"),
+    ("rto_mean_ms", "mean retransmission timeout, ms"),
+    ("rto_max_ms", "longest retransmission timeout, ms"),
     ("queue_delay_mean_ms", "mean one-way queueing delay, ms"),
     ("queue_delay_p95_ms", "95th percentile of the one-way queueing delay, ms"),
     ("queue_delay_time_mean_ms", "one-way queueing delay averaged over time, ms"),
@@ -315,6 +321,8 @@ impl FlowSummary {
             "rtt_p50_ms" => of(&self.rtt_ms, self.rtt_ms.p50),
             "rtt_p95_ms" => of(&self.rtt_ms, self.rtt_ms.p95),
             "rtt_p99_ms" => of(&self.rtt_ms, self.rtt_ms.p99),
+            "rto_mean_ms" => of(&self.rto_ms, self.rto_ms.mean),
+            "rto_max_ms" => of(&self.rto_ms, self.rto_ms.max),
             "queue_delay_mean_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.mean),
             "queue_delay_p95_ms" => of(&self.queue_delay_ms, self.queue_delay_ms.p95),
             "queue_delay_time_mean_ms" => self.queue_delay_time_mean_ms,

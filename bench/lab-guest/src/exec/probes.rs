@@ -10,6 +10,7 @@ use hotcc_lab_proto::records::{AckRecord, FlowWatch, IDLE_BIN_NS};
 use hotcc_lab_proto::run_record::RunRecord;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use memmap2::{MmapOptions, MmapRaw};
+use nix::time::{ClockId, clock_getres};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -69,6 +70,8 @@ pub(super) const RECORDS_MADE: usize = 1;
 /// Index of a word that only `probes` has: interrupts in progress, whether the processor is idle, and `has_background`.
 const PROCESSOR_STATE: usize = 3;
 const HAS_BACKGROUND: u64 = 1 << 48;
+/// Index of the length of a jiffy, which only `probes` has.
+const TICK_US: usize = 4;
 const CONNECTION_PROBES: [&str; 2] = ["probe_ack", "probe_retransmission"];
 const BACKGROUND_PROBES: [&str; 4] = ["probe_switch", "probe_softirq_entry", "probe_softirq_exit", "probe_timer_exit"];
 
@@ -133,7 +136,7 @@ impl Probes {
         };
         let chosen = object.progs_mut().filter(|p| wanted(p.name()));
         let attached = chosen.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
+        let probes = Self {
             links,
             data: Mapped::new(&object, ".data")?,
             flows,
@@ -144,7 +147,9 @@ impl Probes {
             has_background,
             attached,
             _object: object,
-        })
+        };
+        probes.set_tick()?;
+        Ok(probes)
     }
 
     /// Sets time zero, by CLOCK_MONOTONIC.
@@ -154,6 +159,13 @@ impl Probes {
         // for ever. The guest has a single processor, which executes this code, so no interrupt is in progress.
         self.data.set(PROCESSOR_STATE, if self.has_background { HAS_BACKGROUND } else { 0 });
         self.data.set(TIME_ZERO, zero_ns);
+    }
+
+    /// Tells the probes how long a jiffy is: the resolution of the coarse clock.
+    fn set_tick(&self) -> Result<()> {
+        let resolution = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("cannot read the kernel's tick")?;
+        self.data.set(TICK_US, u64::try_from(resolution.tv_nsec() / 1000)?);
+        Ok(())
     }
 
     /// Detaches the programs and stops the links. No record is written after this.

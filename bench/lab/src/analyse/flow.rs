@@ -68,6 +68,7 @@ pub(super) fn summary(
                 .map(|a| f64::from(a.rtt_us) / 1e3)
                 .collect(),
         ),
+        rto_ms: Distribution::of(acks.iter().map(|a| f64::from(a.rto_ms)).collect()),
         queue_delay_ms: queue_delay_ms.unwrap_or_default(),
         queue_delay_time_mean_ms: slowest.map(|link| links.delays[link].mean_ms(flow.start_ns, end_ns)),
         queue_delay_time_p95_ms: slowest.map(|link| links.delays[link].p95_ms(flow.start_ns, end_ns)),

@@ -34,7 +34,7 @@ pub(super) fn flows(planned: &Planned, acks: &[Vec<AckRecord>], period_ns: u64) 
             let sinr = flow.way.iter().find_map(|link| sinr_at(planned, *link, from));
             let _ = writeln!(
                 csv,
-                "{},{},{},{},{},{},{},{},{:.0},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{:.0},{},{},{}",
                 until as f64 / 1e9,
                 flow.name,
                 last.cwnd,
@@ -42,6 +42,7 @@ pub(super) fn flows(planned: &Planned, acks: &[Vec<AckRecord>], period_ns: u64) 
                 cell(Some(last.srtt_us).filter(|us| *us > 0)),
                 cell(Some(last.rtt_us).filter(|us| *us > 0)),
                 cell(Some(last.min_rtt_us).filter(|us| *us != u32::MAX)),
+                last.rto_ms,
                 last.in_flight,
                 Progress(of_flow).bps(from, until),
                 last.ca_state,

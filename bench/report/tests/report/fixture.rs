@@ -128,7 +128,7 @@ pub fn write_series(directory: &Path, run: &RunSummary, period: f64) {
                 let name = flow.name.replace('"', "\"\"");
                 let _ = writeln!(
                     flows,
-                    "{t:.3},\"{name}\",{window:.0},,{rtt:.0},{:.0},20000,{window:.0},{rate:.0},0,{sinr:.1},",
+                    "{t:.3},\"{name}\",{window:.0},,{rtt:.0},{:.0},20000,240,{window:.0},{rate:.0},0,{sinr:.1},",
                     rtt * (1.0 + 0.1 * noise.next())
                 );
             }

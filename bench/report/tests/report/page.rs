@@ -269,7 +269,7 @@ fn a_rate_above_the_capacity_is_explained() {
     fixture::write(dir.path(), std::slice::from_ref(&one));
     let series = |mbps: u32| {
         let rows: String = (1..=300)
-            .map(|k| format!("{:.1},bulk,10,,40000,40000,20000,10,{mbps}000000,0,,\n", f64::from(k) / 10.0))
+            .map(|k| format!("{:.1},bulk,10,,40000,40000,20000,240,10,{mbps}000000,0,,\n", f64::from(k) / 10.0))
             .collect();
         fs::write(dir.path().join("all/seed-1/flows.csv"), FLOW_COLUMNS.join(",") + "\n" + &rows).unwrap();
         let rows: String = (1..=300)

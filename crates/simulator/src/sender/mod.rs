@@ -14,6 +14,7 @@ mod state;
 mod testing;
 mod timers;
 
+use crate::clock::JIFFY_NS;
 use crate::congestion::{CongestionControl, INFINITE_SSTHRESH, Sock};
 use crate::packet::Content;
 use bytemuck::Zeroable;
@@ -154,6 +155,7 @@ impl Sender {
         record.srtt_us = sock.srtt_us >> 3;
         record.rtt_us = self.rack.rtt_us;
         record.min_rtt_us = sock.min_rtt_us;
+        record.rto_ms = (self.rtt.rto_ticks * JIFFY_NS / 1_000_000).min(u16::MAX.into()) as u16;
         record.detail = detail;
         record.flow = self.config.flow;
         record.timeouts = self.timers.timeouts as u16;

@@ -170,6 +170,8 @@ fn results_are_identical_on_a_busy_machine_and_with_parallel_runs() {
             // at least one ACK for each two of its segments
             assert!(flow("measured").rtt_ms.count >= 200_000 / 1448 / 2, "{summary:?}");
             assert!(flow("measured").rtt_ms.min >= 20.0, "{summary:?}");
+            let rto_ms = &flow("main").rto_ms;
+            assert!(rto_ms.min >= 216.0 && rto_ms.p50 < 1000.0, "the smoothed RTT and 200 ms: {summary:?}");
             // this is what the application sends; some of it may be dropped by a full queue
             let sent_bps = flow("background").packets as f64 * f64::from(1428 * 8) / summary.duration_s;
             assert!((sent_bps / 200e3 - 1.0).abs() < 0.05, "{summary:?}");
