@@ -162,10 +162,17 @@ fn the_window_stays_within_its_limits_whatever_a_receiver_says() {
                 most(rtts_us)
             );
             is_taken_as_it_may(hint, &seen);
-            assert!(hint != 120 || most(windows) >= CLAMP, "the limit is not reached");
-            assert!(floor_bytes == FLOOR_BYTES || windows.contains(&floor_bytes.div_ceil(MSS)), "nor is the floor");
-            let Some(broken) = broken(&seen, floor_bytes) else { break };
-            assert!(was_disturbed && attempt < ATTEMPTS, "{}, hint {hint}: {broken}", sender[1]);
+            if let Some(broken) = broken(&seen, floor_bytes) {
+                assert!(was_disturbed && attempt < ATTEMPTS, "{}, hint {hint}: {broken}", sender[1]);
+                continue;
+            }
+            // a connection that waited for the processor may not come so far, and shows nothing of a limit
+            let reaches_clamp = hint != 120 || most(windows) >= CLAMP;
+            let reaches_floor = floor_bytes == FLOOR_BYTES || windows.contains(&floor_bytes.div_ceil(MSS));
+            if reaches_clamp && reaches_floor {
+                break;
+            }
+            assert!(attempt < ATTEMPTS, "{}, hint {hint}: the limit is not reached", sender[1]);
         }
     }
 }
