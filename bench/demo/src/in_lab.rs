@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn bytes_are_those_of_whole_periods_of_one_flow() {
         let header = hotcc_lab::results::FLOW_COLUMNS.join(",");
-        let series = format!("{header}\n1,a,,,,,,,800,,,5\n1,b,,,,,,,8,,,\n2,a,,,,,,,1600,,,7\n3,a,,,,,,,80,,,\n");
+        let series = format!("{header}\n1,a,,,,,,,,800,,,5\n1,b,,,,,,,,8,,,\n2,a,,,,,,,,1600,,,7\n3,a,,,,,,,,80,,,\n");
         assert_eq!(delivered_bytes(&series, "a", 0.0, 2.0, 1.0), 300.0);
         assert_eq!(delivered_bytes(&series, "a", 1.5, f64::INFINITY, 1.0), 10.0);
         assert_eq!(details(&series, "a").collect::<Vec<_>>(), [5, 7]);
