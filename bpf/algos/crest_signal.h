@@ -22,8 +22,7 @@
 
 #include "shannon.h"
 
-#define NO_READING (-32768)
-#define NO_READINGS 0x8000800080008000ULL /* in four slices */
+#define NO_READINGS 0x8000800080008000ULL /* NO_READING in four slices */
 #define CAPACITY_ONE_LOG (20 * LOG2_ONE) /* of kbit/s: keeps the level above 0, because a rate's logarithm is larger */
 #define LEARN_SHIFT 6	      /* errors and level are averaged over 64 slices */
 #define ERROR_LIMIT_Q10 2000  /* an error of a factor of four counts as the worst */

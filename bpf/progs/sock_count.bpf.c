@@ -6,6 +6,7 @@
  */
 #include <hotcc/fixed.h>
 #include <hotcc/log2.h>
+#include <hotcc/tags.h>
 #include "sockets.h"
 
 char _license[] SEC("license") = "GPL";
@@ -20,7 +21,6 @@ struct log2_histogram {
 #define EXPORTED_FIELDS 8
 #define EXPORTED_COUNTS 32
 
-#define NO_READING (-32768)
 #define FORECAST_MAX_LOG (44 * LOG2_ONE) /* 10^12 segments/s */
 
 /* A field of an algorithm's per-flow state, added up in `exported` of its group. */
@@ -31,7 +31,6 @@ struct exported_field {
 	u8 counts;  /* number of these counts; 0: a sum */
 	u8 reading; /* offset of what a forecast adds */
 	u8 is_forecast; /* a sum of the rates that it forecasts, bytes/s */
-	u8 pad[2];
 };
 
 struct exported_fields {

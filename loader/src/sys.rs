@@ -61,7 +61,7 @@ pub fn enable_stats() -> io::Result<OwnedFd> {
 }
 
 /// Returns the kernel's jiffy in microseconds, which is the resolution of its coarse clock.
-pub(crate) fn tick_us() -> Result<u32> {
+pub fn tick_us() -> Result<u32> {
     let resolution =
         clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).tried(|| "cannot read the kernel's tick".to_owned())?;
     u32::try_from(resolution.tv_nsec() / 1000).map_err(|_| Error::failed("the kernel's tick is invalid"))

@@ -230,7 +230,7 @@ fn socket_groups() {
     assert_eq!(counts, rust);
     let rust = [at("exported", offset_of!(CountedGroup, exported)), at("fields", offset_of!(CountedGroup, fields))];
     assert_eq!(exported, rust);
-    same_layout!(&btf, "exported_field", ExportedField, offset, size, first, counts, reading, is_forecast, pad);
+    same_layout!(&btf, "exported_field", ExportedField, offset, size, first, counts, reading, is_forecast);
     let cc = [at("map_id", offset_of!(CountedGroup, map_id)), at("name", offset_of!(CountedGroup, name))];
     assert_eq!(members(&btf, "socket_cc").1, cc);
     same_layout!(&btf, "log2_histogram", histogram::Log2Histogram, buckets, sum);

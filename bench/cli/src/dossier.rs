@@ -3,6 +3,7 @@
 use crate::lab::LabCommand;
 use crate::report::refresh;
 use anyhow::Result;
+use hotcc_lab::selection::SweptValue;
 use hotcc_report::gates::dossier::{judge, overview};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -42,7 +43,7 @@ impl DossierCommand {
         if !self.only.is_empty() {
             self.only.push(REFERENCE.to_owned());
         }
-        self.lab.restrict_cases("cc", &self.only);
+        self.lab.restrict_cases(SweptValue::each("cc", &self.only));
         let (code, directories) = self.lab.run_all(false)?;
         if self.lab.is_check_only() || directories.is_empty() {
             return Ok(ExitCode::from(code));

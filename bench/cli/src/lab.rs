@@ -307,14 +307,9 @@ impl LabCommand {
         self.check
     }
 
-    /// Restricts the runs to these values of a swept key, in addition to those that `--case` names.
-    pub fn restrict_cases(&mut self, key: &str, values: &[String]) {
-        self.case.extend(values.iter().map(|value| SweptValue::of(key, value)));
-    }
-
-    /// Adds values to those that `--case` names.
-    pub fn add_cases(&mut self, cases: &[SweptValue]) {
-        self.case.extend_from_slice(cases);
+    /// Restricts the runs to these swept values, in addition to those that `--case` names.
+    pub fn restrict_cases(&mut self, cases: impl IntoIterator<Item = SweptValue>) {
+        self.case.extend(cases);
     }
 
     /// Moves the results to another directory, and draws one case in ten unless `--one-in` chooses otherwise.

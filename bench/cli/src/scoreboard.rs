@@ -49,7 +49,7 @@ impl ScoreboardCommand {
     /// Runs the scenarios, and writes the ranking. Exit code 1 if a run failed or is invalid.
     pub fn run(mut self) -> Result<ExitCode> {
         let unranked = self.lab.split_off_unbounded();
-        self.lab.restrict_cases("cc", &self.only);
+        self.lab.restrict_cases(SweptValue::each("cc", &self.only));
         let (mut code, directories) = self.lab.run_all(false)?;
         let mut best_other = None;
         for directory in &directories {
@@ -95,8 +95,7 @@ impl ScoreboardCommand {
     /// congestion controls. Returns the exit code.
     fn run_unranked(&self, unranked: &LabCommand, best_other: Option<String>) -> Result<u8> {
         let of = |mut lab: LabCommand, ccs: &[String], cases: &[SweptValue]| {
-            lab.restrict_cases("cc", ccs);
-            lab.add_cases(cases);
+            lab.restrict_cases(SweptValue::each("cc", ccs).chain(cases.iter().cloned()));
             lab.run_all(false)
         };
         let (mut code, _) = of(unranked.simulated(), &self.only, &[])?;

@@ -47,10 +47,9 @@ pub struct SweptValue {
 }
 
 impl SweptValue {
-    /// Returns one value of one key.
-    #[must_use]
-    pub fn of(key: &str, value: &str) -> Self {
-        Self { key: key.to_owned(), value: value.to_owned() }
+    /// Returns these values of one key.
+    pub fn each(key: &str, values: &[String]) -> impl Iterator<Item = Self> {
+        values.iter().map(move |value| Self { key: key.to_owned(), value: value.clone() })
     }
 }
 

@@ -145,26 +145,25 @@ pub(super) fn policer() -> [Evidence; 2] {
     [of("crest", "19.20, 2.132"), of("cubic", "19.30, 1.254")]
 }
 
-/// On a generated link of constant rate, crest's p95 queueing delay against BBR's.
-pub(super) fn steady() -> Evidence {
+/// The figure of a gate of crest.
+fn gate(gate: &str, figure: &'static str) -> Evidence {
     Evidence {
         page: CREST,
         table: "gates: crest simulator",
-        row: "generated links: p95 queueing delay against BBR".to_owned(),
+        row: gate.to_owned(),
         column: "figure".to_owned(),
-        cell: "1.345 at radio=fixed",
+        cell: figure,
     }
+}
+
+/// On a generated link of constant rate, crest's p95 queueing delay against BBR's.
+pub(super) fn steady() -> Evidence {
+    gate("generated links: p95 queueing delay against BBR", "1.345 at radio=fixed")
 }
 
 /// On links that are no radio links, crest's throughput against CUBIC's.
 pub(super) fn no_radio() -> Evidence {
-    Evidence {
-        page: CREST,
-        table: "gates: crest simulator",
-        row: "1 Gbit/s, satellite, uplink, FQ-CoDel: throughput against CUBIC".to_owned(),
-        column: "figure".to_owned(),
-        cell: "0.9918 at place=uplink",
-    }
+    gate("1 Gbit/s, satellite, uplink, FQ-CoDel: throughput against CUBIC", "0.9918 at place=uplink")
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ impl Source {
         name_or_path.contains('/') || name_or_path.ends_with(".o") || name_or_path.contains(".o:")
     }
 
-    /// Returns the built-in algorithm of this name, also written `builtin:NAME`, or reads the file if the text is a path. `PATH:TABLE` selects one
-    /// of the congestion controls in a file that has several.
+    /// Returns the built-in algorithm of this name, also written `builtin:NAME`, or reads the file if the text is a path.
+    /// `PATH:TABLE` selects one of the congestion controls in a file that has several.
     pub fn find(name_or_path: &str) -> Result<Self> {
         if Self::is_path(name_or_path) {
             return match name_or_path.rsplit_once(':') {

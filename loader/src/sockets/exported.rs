@@ -23,8 +23,6 @@ pub struct ExportedField {
     pub reading: u8,
     /// Not 0: a sum of the rates that it forecasts, bytes/s.
     pub is_forecast: u8,
-    /// Zero.
-    pub pad: [u8; 2],
 }
 
 /// What the kernel reads of the state of each connection.
@@ -72,8 +70,9 @@ impl StateCounts {
         for (value, n) in &other.connections {
             *self.connections.entry(value.clone()).or_default() += n;
         }
-        self.forecast_bytes_per_s =
-            self.forecast_bytes_per_s.into_iter().chain(other.forecast_bytes_per_s).reduce(|sum, one| sum + one);
+        if let Some(rates) = other.forecast_bytes_per_s {
+            *self.forecast_bytes_per_s.get_or_insert_default() += rates;
+        }
     }
 }
 
@@ -90,7 +89,7 @@ fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, Exported
         let (counts, reading) = match &field.export {
             Some(Export::Counts(names)) => (names.len(), None),
             Some(Export::Sum(_)) => (0, None),
-            Some(Export::Forecast(reading)) => (0, Some(state.iter().find(|other| other.name == *reading)?)),
+            Some(Export::Forecast(reading)) => (0, Some(named(state, reading)?)),
             None => return Some(None),
         };
         let place = ExportedField {
@@ -100,7 +99,6 @@ fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, Exported
             counts: u8::try_from(counts).ok()?,
             reading: u8::try_from(reading.map_or(0, |field| field.place.offset)).ok()?,
             is_forecast: reading.is_some().into(),
-            pad: [0; 2],
         };
         *first += counts.max(1);
         (*first <= COUNTS).then_some(Some(place))
@@ -112,6 +110,10 @@ fn exported(state: &[StateField]) -> impl Iterator<Item = (&StateField, Exported
         .take(FIELDS)
 }
 
+fn named<'a>(state: &'a [StateField], name: &str) -> Option<&'a StateField> {
+    state.iter().find(|field| field.name == name)
+}
+
 /// Returns the rate that a connection forecasts, segments/s; `None` if it forecasts none.
 pub(super) fn forecast(state: &[StateField], bytes: &[u8]) -> Option<f64> {
     let (field, reading) = state.iter().find_map(|field| match &field.export {
@@ -119,7 +121,7 @@ pub(super) fn forecast(state: &[StateField], bytes: &[u8]) -> Option<f64> {
         _ => None,
     })?;
     let level = field.place.read(bytes)?;
-    let reading = state.iter().find(|other| other.name == *reading)?.place.read(bytes)? as i16;
+    let reading = named(state, reading)?.place.read(bytes)? as i16;
     (level != 0 && reading != i16::MIN).then(|| ((level as f64 + f64::from(reading)) / 1024.0).exp2() / 16.0)
 }
 

@@ -5,12 +5,12 @@ use super::net::Net;
 use crate::stage::Stage;
 use anyhow::{Context, Result};
 use bytemuck::Pod;
+use hotcc::sys::tick_us;
 use hotcc_lab_proto::plan::Plan;
 use hotcc_lab_proto::records::{AckRecord, FlowWatch, IDLE_BIN_NS};
 use hotcc_lab_proto::run_record::RunRecord;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder};
 use memmap2::{MmapOptions, MmapRaw};
-use nix::time::{ClockId, clock_getres};
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -136,9 +136,11 @@ impl Probes {
         };
         let chosen = object.progs_mut().filter(|p| wanted(p.name()));
         let attached = chosen.map(|p| p.attach()).collect::<Result<Vec<_>, _>>()?;
-        let probes = Self {
+        let data = Mapped::new(&object, ".data")?;
+        data.set(TICK_US, tick_us()?.into());
+        Ok(Self {
             links,
-            data: Mapped::new(&object, ".data")?,
+            data,
             flows,
             acks: Mapped::new(&object, "ack_records")?,
             idle: Mapped::new(&object, "idle_ns")?,
@@ -147,9 +149,7 @@ impl Probes {
             has_background,
             attached,
             _object: object,
-        };
-        probes.set_tick()?;
-        Ok(probes)
+        })
     }
 
     /// Sets time zero, by CLOCK_MONOTONIC.
@@ -159,13 +159,6 @@ impl Probes {
         // for ever. The guest has a single processor, which executes this code, so no interrupt is in progress.
         self.data.set(PROCESSOR_STATE, if self.has_background { HAS_BACKGROUND } else { 0 });
         self.data.set(TIME_ZERO, zero_ns);
-    }
-
-    /// Tells the probes how long a jiffy is: the resolution of the coarse clock.
-    fn set_tick(&self) -> Result<()> {
-        let resolution = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("cannot read the kernel's tick")?;
-        self.data.set(TICK_US, u64::try_from(resolution.tv_nsec() / 1000)?);
-        Ok(())
     }
 
     /// Detaches the programs and stops the links. No record is written after this.

@@ -193,13 +193,13 @@ pub struct ShowArgs {
 
 /// Arguments of `remove`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).multiple(true).args(["links", "stale"]))]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["links", "stale"]))]
 #[command(after_help = "Examples:\n  sinr-feeder remove --link 10.45.0.0/16\n  sinr-feeder remove --stale --dry-run")]
 pub struct RemoveArgs {
     #[arg(long = "link", value_name = "PREFIX", value_parser = link::parse, help = LINK_HELP)]
     pub links: Vec<IndexKey>,
     /// Remove every link that has no fresh reading and no running feeder.
-    #[arg(long, conflicts_with_all = ["links", "take_over"])]
+    #[arg(long, conflicts_with = "take_over")]
     pub stale: bool,
     /// Print what would be removed; remove nothing.
     #[arg(long)]
