@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// Part of every key; it changes with the layout of a snapshot.
-const FORMAT: &str = "hotcc snapshot 1";
+const FORMAT: &str = "hotcc snapshot 2";
 /// End of the trailer. The trailer is the CRC-32 of all preceding data, the number of bytes of memory in little-endian
 /// order, and these bytes.
 const MAGIC: &[u8; 8] = b"hotccsn1";

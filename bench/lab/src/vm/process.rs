@@ -4,7 +4,9 @@ use super::{Machine, qemu};
 use anyhow::{Context, Result, bail};
 use hotcc_lab_proto::job::Message;
 use hotcc_testbed::netlab;
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::libc;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -85,6 +87,7 @@ impl Process {
             set_pdeathsig(Signal::SIGKILL)?;
             if stay {
                 sched_setaffinity(Pid::from_raw(0), &only)?;
+                take_turns()?;
             }
             for number in &inherited {
                 // SAFETY: the caller of `start` holds the descriptor until the process has been created.
@@ -165,6 +168,21 @@ impl Process {
         let texts = named.map(|(what, path)| (what, tail(path)));
         texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
     }
+}
+
+/// Schedules this process so that a thread that wakes does not interrupt the one that woke it, unless it has a policy of
+/// its own. QEMU's threads wake each other for each of the guest's timers, and need this processor for a moment only
+/// after the other has gone to wait.
+fn take_turns() -> nix::Result<()> {
+    let any = libc::sched_param { sched_priority: 0 };
+    // SAFETY: both calls are for the calling process, and the second reads `any`, which lives until it returns.
+    let done = unsafe {
+        match libc::sched_getscheduler(0) {
+            libc::SCHED_OTHER => libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const any),
+            other => other,
+        }
+    };
+    Errno::result(done).map(drop)
 }
 
 /// Sends the lines that are read from `from`.

@@ -2,9 +2,11 @@
 
 use super::runs::results;
 use crate::common::machine::{Processor, stock_kernel};
+use hotcc_kernels::Architecture;
+use hotcc_lab::vm;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -118,6 +120,32 @@ fn a_run_has_the_same_results_from_a_new_a_kept_and_a_repaired_snapshot() {
     let (said, temporary) = lab.run("temporary");
     assert!(said.contains("using a temporary snapshot"), "{said}");
     assert!(new == temporary, "from a temporary snapshot");
+}
+
+#[test]
+fn a_run_has_the_same_results_however_qemus_threads_take_turns() {
+    const NAME: &str = "a_run_has_the_same_results_however_qemus_threads_take_turns";
+    let Some(_) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
+    let lab = Lab::new();
+    let qemu = vm::qemu_path(Architecture::Amd64).unwrap();
+    // with one policy, a thread that wakes interrupts the thread that woke it; with the other, it waits
+    let found = ["--other", "--batch"].map(|policy| {
+        let directory = lab.at(policy);
+        fs::create_dir(&directory).unwrap();
+        let script = directory.join(qemu.file_name().unwrap());
+        fs::write(&script, format!("#!/bin/sh\nexec chrt {policy} 0 {} \"$@\"\n", qemu.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+        let output = lab.command(policy).env("PATH", path).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        fs::remove_dir_all(lab.at("cache/snapshots")).unwrap(); // the other boots, too
+        let mut results = results(&lab.at(policy));
+        results.retain(|path, _| path.ends_with(".csv"));
+        assert!(!results.is_empty());
+        results
+    });
+    assert!(found[0] == found[1]);
 }
 
 #[test]
