@@ -66,3 +66,11 @@ pub fn tick_us() -> Result<u32> {
         clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).tried(|| "cannot read the kernel's tick".to_owned())?;
     u32::try_from(resolution.tv_nsec() / 1000).map_err(|_| Error::failed("the kernel's tick is invalid"))
 }
+
+/// Restores SIGPIPE's default action, so that `hotcc list | head` ends silently instead of with a panic. For commands
+/// that write to no pipe or socket but stdout and stderr.
+pub fn end_quietly_on_closed_pipe() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: this restores the default action; no handler of this program runs.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}

@@ -318,6 +318,11 @@ impl LabCommand {
         self.one_in = self.one_in.or(NonZeroU32::new(10));
     }
 
+    /// Returns the names of the scenarios' results in the directory of results.
+    pub fn names(&self) -> impl Iterator<Item = &OsStr> {
+        self.scenarios.iter().map(|path| results_name(path))
+    }
+
     /// Returns whether stdout is JSON.
     pub fn json(&self) -> bool {
         self.json

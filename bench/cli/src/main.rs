@@ -99,8 +99,29 @@ enum Command {
     Man(hotcc_manual::Man),
 }
 
+impl Command {
+    /// Returns whether the command starts no runs.
+    fn only_prints(&self) -> bool {
+        matches!(
+            self,
+            Self::Kernels(_)
+                | Self::Report(_)
+                | Self::Figures(_)
+                | Self::Picture(_)
+                | Self::Traces(_)
+                | Self::Diff(_)
+                | Self::Completions(_)
+                | Self::Man(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
-    match dispatch(Cli::parse().command) {
+    let command = Cli::parse().command;
+    if command.only_prints() {
+        hotcc::sys::end_quietly_on_closed_pipe();
+    }
+    match dispatch(command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("hotcc-bench: {error:#}");

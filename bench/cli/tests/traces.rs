@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use data_encoding::HEXLOWER;
+use nix::sys::signal::Signal;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 /// A directory with a cache and a list of traces, and a server that serves them.
@@ -230,4 +232,15 @@ fn recorded_traces_are_those_of_the_list() {
     assert!(checked.status.success(), "{}", err(&checked));
     assert!(!out(&checked).is_empty(), "{} has none of the listed traces", Path::new(&directory).display());
     assert!(out(&checked).lines().all(|line| line.contains("valid, checksum as listed")), "{}", out(&checked));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_silently() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    let output = command.args(["traces", "list", "--json"]).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let output = output.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.signal(), Some(Signal::SIGPIPE as i32));
 }

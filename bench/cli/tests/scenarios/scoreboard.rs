@@ -105,6 +105,11 @@ fn the_kernel_runs_only_the_wanted_cases_of_what_is_not_ranked() {
 fn repeated_runs_are_compared_byte_by_byte() {
     let directory = tempfile::tempdir().unwrap();
     write_files(directory.path());
+    let (code, _, errors) = bench(directory.path(), "repeat", &["--sim"]);
+    assert_eq!(code, Some(1));
+    let expected =
+        "hotcc-bench: there is no out/board: `hotcc-bench lab` with the same --out first makes the runs to repeat\n";
+    assert_eq!(errors, expected, "nothing has run");
     assert_eq!(bench(directory.path(), "lab", &["--sim"]).0, Some(0));
     let repeat = || bench(directory.path(), "repeat", &["--sim", "--one-in", "3", "--page", "page.md"]);
     let (code, said, errors) = repeat();

@@ -64,7 +64,7 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
             text x="10" y="26" font-size="16" font-weight="bold" { (title) }
             @for ms in TICKS_MS.iter().filter(|ms| **ms <= most_ms) {
                 line x1=(tenths(x(*ms))) y1=(TOP) x2=(tenths(x(*ms))) y2=(BOTTOM) stroke="#ddd" {}
-                text x=(tenths(x(*ms))) y=(BOTTOM + 18.0) text-anchor="middle" { (number(*ms)) }
+                text x=(tenths(x(*ms))) y=(BOTTOM + 18.0) text-anchor="middle" { @if *ms <= MIN_DELAY_MS { "≤ " } (number(*ms)) }
             }
             @for share in twentieths() {
                 line x1=(LEFT) y1=(tenths(y(share))) x2=(RIGHT) y2=(tenths(y(share))) stroke="#ddd" {}
@@ -128,6 +128,7 @@ mod tests {
         let drawn = svg(&all, "links", true).unwrap();
         assert_eq!(drawn.matches("<circle").count(), 3);
         assert!(drawn.contains("on 3 links") && drawn.contains("Simulated") && !drawn.contains("NaN"), "{drawn}");
+        assert!(drawn.contains("≤ 5"), "the bound has less than the axis: {drawn}");
         let places = [(100.0, 100.0), (100.0, 100.0), (60.0, 50.0)];
         let names = names(&all, &places);
         assert!((names[0].1 - names[1].1).abs() >= LINE, "{names:?}");

@@ -384,7 +384,7 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     libbpf_rs::set_print(None); // our errors quote libbpf's messages where they help
     if !matches!(command, Command::Exporter { .. } | Command::Run { .. } | Command::Canary { .. }) {
-        end_quietly_on_closed_pipe();
+        hotcc::sys::end_quietly_on_closed_pipe();
     }
     match dispatch(command) {
         Ok(code) => code,
@@ -393,13 +393,6 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
-}
-
-/// Restores SIGPIPE's default action, so that `hotcc list | head` ends silently instead of with a panic.
-fn end_quietly_on_closed_pipe() {
-    use nix::sys::signal::{SigHandler, Signal, signal};
-    // SAFETY: this restores the default action; no handler of this program runs.
-    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {
