@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Seconds until a guest is resumed and has loaded what it needs; and seconds per data packet on a link, including its
-/// ACK. Measured on one core of a server processor of 2023, on which a flow of 40 Mbit/s over one link took 16 s for 20
-/// s, 8 of them for a boot. Now a guest boots only once, before the first run.
+/// ACK. Measured on one core of a server processor of 2023, on which a flow of 40 Mbit/s over one link took 21 s for 60
+/// s.
 const START_S: f64 = 1.5;
-const PACKET_S: f64 = 0.0002;
-/// Payload of a packet; the estimate ignores headers.
-const PACKET_BYTES: f64 = 1448.0;
+const PACKET_S: f64 = 0.0001;
+/// Bytes of the headers of IP and TCP, with timestamps.
+const HEADER_BYTES: u32 = 52;
 
 /// Returns the seconds of real time for the selected runs, of which at most `jobs` run in parallel.
 pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64> {
@@ -34,18 +34,20 @@ pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64
 fn packets(plan: &Plan) -> f64 {
     let duration_s = plan.duration_ns as f64 / 1e9;
     let crossed: BTreeSet<usize> = plan.flows.iter().flat_map(|flow| flow.way.iter().copied()).collect();
-    let over = |link: &usize| {
-        let carried = &plan.links[*link];
+    let bytes_over = |link: usize| {
+        let carried = &plan.links[link];
         let sharing = carried.cell.map_or(1, |_| plan.links.iter().filter(|other| other.cell == carried.cell).count());
         let rate_bps = mean_rate_bps(carried, Duration::from_nanos(plan.duration_ns));
         let could_bps = carried.police.map_or(rate_bps, |police| rate_bps.min(police.rate_bps as f64));
         let wanted: f64 =
-            plan.flows.iter().filter(|flow| flow.way.contains(link)).map(|flow| wanted_bytes(plan, flow)).sum();
+            plan.flows.iter().filter(|flow| flow.way.contains(&link)).map(|flow| wanted_bytes(plan, flow)).sum();
         let bytes =
             if carried.rates.is_empty() { wanted } else { wanted.min(could_bps / 8.0 * duration_s / sharing as f64) };
-        if bytes.is_finite() { bytes / PACKET_BYTES } else { 0.0 }
+        if bytes.is_finite() { bytes } else { 0.0 }
     };
-    crossed.iter().map(over).sum()
+    let ends = plan.cables.iter().flat_map(|cable| cable.ends.iter().map(|end| (end.receives, cable.mtu)));
+    let packets = |(link, mtu): (usize, u32)| bytes_over(link) / f64::from(mtu.saturating_sub(HEADER_BYTES).max(1));
+    ends.filter(|(link, _)| crossed.contains(link)).map(packets).sum()
 }
 
 /// Returns the bytes that the application has to send.
@@ -68,22 +70,26 @@ pub fn words(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_lab_proto::plan::{Pace, PlannedLink};
+    use hotcc_lab_proto::plan::{End, Pace, PlannedCable, PlannedLink};
 
     #[test]
     fn links_and_applications_bound_what_is_to_be_carried() {
         let flow = |bytes, pace| PlannedFlow { way: vec![0], bytes, pace, stop_ns: 10_000_000_000, ..unlimited() };
-        let plan = |rates: Vec<(u32, u64)>, flows| Plan {
+        let end = |receives| End { host: 0, device: String::new(), receives };
+        let plan_of = |mtu, rates: Vec<(u32, u64)>, flows| Plan {
             duration_ns: 10_000_000_000,
             links: vec![PlannedLink { step_ns: 1_000_000_000, rates, ..PlannedLink::default() }],
+            cables: vec![PlannedCable { ends: [end(0), end(1)], mtu, offload_segments: 1 }],
             flows,
             ..Plan::default()
         };
-        let megabits = |mbps: f64| mbps * 10.0 * 1e6 / 8.0 / PACKET_BYTES;
+        let plan = |rates, flows| plan_of(1500, rates, flows);
+        let megabits = |mbps: f64| mbps * 10.0 * 1e6 / 8.0 / 1448.0;
         // five seconds at each rate; rates after the end do not count
         let rates = vec![(5, 8_000_000), (5, 4_000_000), (50, 90_000_000)];
         assert_eq!(packets(&plan(rates.clone(), vec![flow(None, None)])), megabits(6.0));
         assert_eq!(packets(&plan(rates.clone(), vec![flow(Some(144_800), None)])), 100.0);
+        assert_eq!(packets(&plan_of(9000, rates.clone(), vec![flow(Some(894_800), None)])), 100.0);
         let pace = Some(Pace { interval_ns: 1_000_000, write_bytes: 125 });
         assert_eq!(packets(&plan(rates, vec![flow(None, pace), flow(None, pace)])), megabits(2.0));
         assert_eq!(packets(&plan(Vec::new(), vec![flow(None, pace)])), megabits(1.0));
