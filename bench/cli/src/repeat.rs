@@ -29,13 +29,14 @@ impl RepeatCommand {
     /// Repeats the runs. Returns exit code 1 if a run fails or is invalid, or if a file differs.
     pub fn run(mut self) -> Result<ExitCode> {
         let out = self.lab.out().to_owned();
-        for name in self.lab.names().filter(|_| !self.lab.is_check_only()) {
-            let results = out.join(name);
-            ensure!(
-                results.is_dir(),
-                "there is no {}: `hotcc-bench lab` with the same --out first makes the runs to repeat",
-                results.display()
-            );
+        if !self.lab.is_check_only() {
+            for results in self.lab.names().map(|name| out.join(name)) {
+                ensure!(
+                    results.is_dir(),
+                    "there is no {}: `hotcc-bench lab` with the same --out first makes the runs to repeat",
+                    results.display()
+                );
+            }
         }
         self.lab.repeat_into(out.join(DIRECTORY));
         let (mut code, directories) = self.lab.run_all(false)?;

@@ -17,10 +17,10 @@ const ALWAYS_IN_LAB: [&str; 3] = ["crest", "bbr", "cubic"];
 
 /// Run every congestion control on every link of a scenario, and rank them by throughput and delay
 ///
-/// Runs on a stock kernel in virtual time, which takes about an hour for the
-/// scenarios of the project; `--quick` simulates the runs, which takes minutes. To
-/// resume an interrupted scoreboard, run the same command again. Writes scoreboard.html, .svg, .csv, .json and
-/// scoreboard-cases.csv beside the results, and with --page a Markdown page and its picture.
+/// Runs on a stock kernel in virtual time, which takes about an hour for the scenarios of the project; `--quick`
+/// simulates the runs, which takes minutes. To resume an interrupted scoreboard, run the same command again. Writes
+/// scoreboard.html, .svg, .csv, .json and scoreboard-cases.csv beside the results, and with --page a Markdown page and
+/// its picture.
 ///
 /// Scenarios without `bounds` are not ranked. They are simulated; on the kernel, they run only for crest, bbr, cubic
 /// and the first other of the ranking, and only the cases that `--kernel-case` names, if any.

@@ -30,7 +30,6 @@ const TRAILER_BYTES: u64 = 4 + 8 + MAGIC.len() as u64;
 const SNAPSHOT: &str = "snapshot";
 const PARTIAL: &str = "part";
 const INITRAMFS: &str = "initramfs.cpio";
-const DEVICES: &str = "devices";
 const CANNOT_WRITE: &str = "cannot write a snapshot";
 /// Maximum number of snapshots in the directory; the least recently used are evicted. One takes about 125 MB.
 const MAX_SNAPSHOTS: usize = 12;
@@ -298,8 +297,7 @@ fn write_snapshot(state: &mut File, guest: WaitingGuest<'_>, scratch: &Path) -> 
     let memory_bytes = u64::from(guest.machine.memory_mib) << 20;
     state.set_len(memory_bytes).context("cannot write a snapshot")?;
     let machine = Machine { results, ..guest.machine.clone() };
-    vm::save(&machine, &initramfs, scratch.path(), state, &at(DEVICES))?;
-    let devices = fs::read(at(DEVICES)).context("cannot read the devices' state")?;
+    let devices = vm::save(&machine, &initramfs, scratch.path(), state)?;
     state.seek(SeekFrom::Start(memory_bytes)).and_then(|_| state.write_all(&devices)).context(CANNOT_WRITE)?;
     let crc = checksum(state, memory_bytes + devices.len() as u64).context(CANNOT_WRITE)?;
     let trailer = [&crc.to_le_bytes()[..], &memory_bytes.to_le_bytes(), MAGIC].concat();

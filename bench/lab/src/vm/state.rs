@@ -40,15 +40,16 @@ pub struct Unusable {
 }
 
 /// Boots the machine from `initramfs`, which must contain no job, until the guest waits for one. Its memory is saved to
-/// the file `memory`, which must have the memory's size, and the state of its devices to the file `devices`.
-pub fn save(machine: &Machine, initramfs: &Path, scratch: &Path, memory: &File, devices: &Path) -> Result<()> {
+/// the file `memory`, which must have the memory's size. Returns the state of its devices.
+pub fn save(machine: &Machine, initramfs: &Path, scratch: &Path, memory: &File) -> Result<Vec<u8>> {
+    let devices = scratch.join("devices");
     let mut monitored = Monitored::start(machine, initramfs, scratch, memory)?;
     monitored.wait_for(|event| event["event"] == "GUEST_PANICKED")?;
-    monitored.ask("xen-save-devices-state", json!({"filename": path(devices)?}))?;
-    let mut state = fs::read(devices).context("cannot read the devices' state")?;
+    monitored.ask("xen-save-devices-state", json!({"filename": path(&devices)?}))?;
+    let mut state = fs::read(&devices).context("cannot read the devices' state")?;
     let no_clock = || Unusable { tried: SAVE, why: "the state has no clock".to_owned(), refused: true };
     settle_clock(&mut state).ok_or_else(no_clock)?;
-    fs::write(devices, state).context("cannot write the devices' state")
+    Ok(state)
 }
 
 /// Moves the clock in the devices' state ahead, to a time that does not depend on how QEMU's threads took turns when
