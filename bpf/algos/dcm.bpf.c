@@ -118,7 +118,7 @@ static __noinline void round_end(struct sock *sk, struct dcm *f, s32 rtt_us)
 	struct rate_ca r;
 
 	if (base_aged(tp->tcp_mstamp, f->base_seen_us))
-		base_replace(tp, &f->base_us, &f->base_seen_us, rtt_us);
+		base_replace(tp->tcp_mstamp, &f->base_us, &f->base_seen_us, rtt_us);
 	if (path_changed(sk, &f->path)) {
 		path_begin(tp, f);
 	} else if (f->measuring && f->base_us) {

@@ -144,7 +144,7 @@ static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
 }
 
 /* Updates maxCwnd by eq 1 at the end of an interval, and starts the next one. */
-static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 now_us, u32 elapsed_us)
+static __noinline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 now_us, u32 elapsed_us)
 {
 	bool limited = flow->flags & DP_LIMITED || tp->app_limited || flow->drain_cwnd;
 	u64 segments = (u32)(tp->delivered - flow->dp_delivered);
@@ -160,7 +160,7 @@ static __always_inline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 
 	dp_restart(tp, flow);
 }
 
-static __always_inline void place_losses(struct sock *sk, struct fbtcp *flow, bool first)
+static __noinline void place_losses(struct sock *sk, struct fbtcp *flow, bool first)
 {
 	if (!(flow->flags & LOST_BEFORE_PEP) && !lost_behind_pep(sk, first))
 		flow->flags |= LOST_BEFORE_PEP;
@@ -251,7 +251,7 @@ static __always_inline void drain_round_end(struct tcp_sock *tp, struct fbtcp *f
 }
 
 /* Ends a round, and applies its effect to W. */
-static __always_inline void round_end(struct sock *sk, struct fbtcp *flow)
+static __noinline void round_end(struct sock *sk, struct fbtcp *flow)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u8 state = tcp_ca_state(sk);

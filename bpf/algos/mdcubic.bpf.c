@@ -337,7 +337,7 @@ SEC("struct_ops") void BPF_PROG(mdcubic_release, struct sock *sk)
 }
 
 /* An ACK of a flow that may have a PEP, or whose state differs from plain CUBIC's. */
-static __noinline void follow_pep(struct sock *sk)
+static __always_inline void follow_pep(struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct mdcubic *f = flow_state(sk);
@@ -364,15 +364,21 @@ static __noinline void follow_pep(struct sock *sk)
 		follow_recovery(sk, f, use_pep, &seen);
 }
 
+/* It is not inline, because each ACK of a plain CUBIC flow would then save the registers that it uses. */
+static __noinline void acked_beside_pep(struct sock *sk, const struct ack_sample *sample)
+{
+	follow_pep(sk);
+	if (CUBIC_MAY_BE_CALLED() && !(state_word(sk) & (u64)(PEP_CLOCKED | NO_DELEGATE) << FLAGS_BIT))
+		cubictcp_acked(sk, sample);
+}
+
 SEC("struct_ops") void BPF_PROG(mdcubic_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	if (CUBIC_MAY_BE_CALLED() && nothing_but_cubic(sk) && !pep_is_possible(sk)) {
 		cubictcp_acked(sk, sample);
 		return;
 	}
-	follow_pep(sk);
-	if (CUBIC_MAY_BE_CALLED() && !(state_word(sk) & (u64)(PEP_CLOCKED | NO_DELEGATE) << FLAGS_BIT))
-		cubictcp_acked(sk, sample);
+	acked_beside_pep(sk, sample);
 }
 
 /* If the PEP is the clock, W grew in pkts_acked already; but in the loss state the client is the clock. */

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use hotcc_kernels::Selector;
-use hotcc_lab::cost::{run, table};
+use hotcc_lab::cost::{TRANSFERS, run, table};
 use hotcc_lab::vm;
 use std::process::ExitCode;
 
 /// Count the instructions per ACK of every hotcc and kernel algorithm on each kernel
 ///
-/// Each algorithm makes the same transfer in virtual time, where one instruction takes one nanosecond, so the same build
+/// Each algorithm makes the same transfers in virtual time, where one instruction takes one nanosecond, so the same build
 /// always gives the same figures. BPF programs are counted with the kernel's BPF run-time statistics, minus the cost of an
 /// empty program. Kernel algorithms are counted with clocks (fentry, fexit) around the functions of their operations. The
 /// cost of the clocks is measured around a function of two to four instructions, and subtracted; where ACKs are handled,
@@ -39,7 +39,8 @@ impl CostCommand {
         for name in &self.kernels {
             let selector: Selector = name.parse()?;
             let kernel = hotcc_kernels::ready(&selector, &mut |progress| eprintln!("{progress}"))?;
-            let costs = run(&kernel, &self.cc, vm::processors().first().copied(), &mut |line| eprintln!("  {line}"))?;
+            let cpu = vm::processors().first().copied();
+            let costs = run(&kernel, &self.cc, TRANSFERS, cpu, &mut |line| eprintln!("  {line}"))?;
             if !self.json {
                 println!("{}", table(&costs));
             }

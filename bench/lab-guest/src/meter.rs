@@ -1,4 +1,4 @@
-//! The guest's part of measuring costs: runs the transfer under each algorithm in turn, and measures what the
+//! The guest's part of measuring costs: runs the transfers under each algorithm in turn, and measures what the
 //! algorithm's functions take.
 //!
 //! BPF programs are measured by the kernel's run-time statistics; functions of the kernel by clocks at their entry and
@@ -84,27 +84,29 @@ fn around_nothing() -> Result<Vec<Counted>> {
 }
 
 fn sample(job: &CostJob, subject: &Subject, tell: &mut dyn FnMut(Message) -> Result<()>) -> Result<Sample> {
-    let mut plan = job.plan.clone();
-    for flow in &mut plan.flows {
-        flow.cc = Some(subject.cc.clone());
-        // the receiver's end of the connection also has a congestion control, which must not be counted
-        let other = if subject.cc == "reno" { "cubic" } else { "reno" };
-        plan.hosts[flow.to].sysctls.push(("net.ipv4.tcp_congestion_control".to_owned(), other.to_owned()));
-    }
-    let mut scene = Scene::build(&plan, Stage::Guest)?;
     let meter = Meter::new(subject)?;
-    let record = scene.perform(&mut |text| tell(Message::Progress(format!("{}: {text}", subject.cc))))?;
-    let parts = meter.parts()?;
-    ensure!(record.missing_records == 0, "some ACKs were not counted");
-    for flow in &record.flows {
-        ensure!(flow.cc == subject.cc, "the flow ran {}", flow.cc);
-        if let Some(why) = &flow.error {
-            bail!("the flow failed: {why}");
+    let (mut acks, mut bytes, mut retransmits) = (0, 0, 0);
+    for mut plan in job.plans.clone() {
+        for flow in &mut plan.flows {
+            flow.cc = Some(subject.cc.clone());
+            // the receiver's end of the connection also has a congestion control, which must not be counted
+            let other = if subject.cc == "reno" { "cubic" } else { "reno" };
+            plan.hosts[flow.to].sysctls.push(("net.ipv4.tcp_congestion_control".to_owned(), other.to_owned()));
         }
+        let mut scene = Scene::build(&plan, Stage::Guest)?;
+        let record = scene.perform(&mut |text| tell(Message::Progress(format!("{}: {text}", subject.cc))))?;
+        ensure!(record.missing_records == 0, "some ACKs were not counted");
+        for flow in &record.flows {
+            ensure!(flow.cc == subject.cc, "the flow ran {}", flow.cc);
+            if let Some(why) = &flow.error {
+                bail!("the flow failed: {why}");
+            }
+            bytes += flow.bytes;
+            retransmits += flow.retransmits;
+        }
+        acks += scene.acks(&record);
     }
-    let (bytes, retransmits) = record.flows.iter().fold((0, 0), |(b, r), f| (b + f.bytes, r + f.retransmits));
-    let method = meter.method();
-    Ok(Sample { cc: subject.cc.clone(), method, acks: scene.acks(&record), bytes, retransmits, parts })
+    Ok(Sample { cc: subject.cc.clone(), method: meter.method(), acks, bytes, retransmits, parts: meter.parts()? })
 }
 
 /// The method of measuring one subject.

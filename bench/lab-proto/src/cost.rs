@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The guest's job to count what congestion controls cost.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CostJob {
-    /// The plan to run. The flow's congestion control is each of the subjects in turn.
-    pub plan: Plan,
+    /// The plans to run, one after another. The flow's congestion control is each of the subjects in turn.
+    pub plans: Vec<Plan>,
     /// Congestion controls to count.
     pub subjects: Vec<Subject>,
 }
@@ -32,7 +32,7 @@ pub enum Counted {
         /// Time per call.
         ns: u64,
     },
-    /// The count of a subject's transfer.
+    /// The count of a subject's transfers.
     Sample(Sample),
 }
 
@@ -46,7 +46,7 @@ pub enum Method {
     Clocks,
 }
 
-/// The count of a subject's transfer.
+/// The count of a subject's transfers, together.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Sample {
     /// Congestion control.

@@ -9,15 +9,18 @@
 /* log2(v); 0 for v = 0. */
 __noinline u32 log2_q10(u64 v)
 {
+	u64 rest = v;
 	u32 bits = 0, m;
 
-	if (v <= 1)
-		return 0;
-	for (u32 step = 32; step; step >>= 1) {
-		if (v >> bits >> step)
+	for (u32 step = 32; step >= 4; step >>= 1) {
+		if (rest >> step) {
+			rest >>= step;
 			bits += step;
+			asm("" : "+r"(bits)); /* otherwise clang computes both branches, in twice the instructions */
+		}
 	}
-	m = bits >= 10 ? (v >> (bits - 10)) & 1023 : (v << (10 - bits)) & 1023;
+	bits += 0xffffaa50U >> 2 * rest & 3; /* the logarithms of 0 to 15, two bits each */
+	m = v << (63 - bits) >> 53 & 1023;
 	/* log2(1 + m) = m + 0.344 m (1 - m) */
 	return bits * LOG2_ONE + m + (m * (1024 - m) * 352 >> 20);
 }
@@ -25,8 +28,8 @@ __noinline u32 log2_q10(u64 v)
 /* 2^l, rounded down. */
 __noinline u64 exp2_q10(u32 l)
 {
-	u32 f = l & 1023, bits = min(l, (u32)EXP2_MAX) >> 10;
+	u32 f = l & 1023;
 	u64 m = 1024 + f - (f * (1024 - f) * 352 >> 20);
 
-	return bits >= 10 ? m << (bits - 10) : m >> (10 - bits);
+	return m << (min(l, (u32)EXP2_MAX) >> 10) >> 10;
 }
