@@ -4,7 +4,7 @@ use crate::planner::{mean_rate_bps, plan};
 use crate::scenario::Source;
 use crate::selection::Selection;
 use anyhow::Result;
-use hotcc_lab_proto::plan::{Plan, PlannedFlow};
+use hotcc_lab_proto::plan::{Plan, PlannedCable, PlannedFlow};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -13,6 +13,8 @@ use std::time::Duration;
 /// s.
 const START_S: f64 = 1.5;
 const PACKET_S: f64 = 0.0001;
+/// Number of single packets that take as long as a bundle of 4 to 16 packets.
+const BUNDLE: f64 = 1.45;
 /// Bytes of the headers of IP and TCP, with timestamps.
 const HEADER_BYTES: u32 = 52;
 
@@ -30,7 +32,8 @@ pub fn wall_s(source: &Source, selection: &Selection, jobs: usize) -> Result<f64
     Ok(all_s / at_once as f64)
 }
 
-/// Returns the number of data packets over all links, as limited by the links and the applications.
+/// Returns the number of data packets over all links, as limited by the links and the applications; a bundle counts as
+/// [`BUNDLE`] packets.
 fn packets(plan: &Plan) -> f64 {
     let duration_s = plan.duration_ns as f64 / 1e9;
     let crossed: BTreeSet<usize> = plan.flows.iter().flat_map(|flow| flow.way.iter().copied()).collect();
@@ -45,8 +48,11 @@ fn packets(plan: &Plan) -> f64 {
             if carried.rates.is_empty() { wanted } else { wanted.min(could_bps / 8.0 * duration_s / sharing as f64) };
         if bytes.is_finite() { bytes } else { 0.0 }
     };
-    let ends = plan.cables.iter().flat_map(|cable| cable.ends.iter().map(|end| (end.receives, cable.mtu)));
-    let packets = |(link, mtu): (usize, u32)| bytes_over(link) / f64::from(mtu.saturating_sub(HEADER_BYTES).max(1));
+    let ends = plan.cables.iter().flat_map(|cable| cable.ends.iter().map(move |end| (end.receives, cable)));
+    let packets = |(link, cable): (usize, &PlannedCable)| {
+        let single = bytes_over(link) / f64::from(cable.mtu.saturating_sub(HEADER_BYTES).max(1));
+        if cable.offload_segments > 1 { single / f64::from(cable.offload_segments) * BUNDLE } else { single }
+    };
     ends.filter(|(link, _)| crossed.contains(link)).map(packets).sum()
 }
 
@@ -70,26 +76,27 @@ pub fn words(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hotcc_lab_proto::plan::{End, Pace, PlannedCable, PlannedLink};
+    use hotcc_lab_proto::plan::{End, Pace, PlannedLink};
 
     #[test]
     fn links_and_applications_bound_what_is_to_be_carried() {
         let flow = |bytes, pace| PlannedFlow { way: vec![0], bytes, pace, stop_ns: 10_000_000_000, ..unlimited() };
         let end = |receives| End { host: 0, device: String::new(), receives };
-        let plan_of = |mtu, rates: Vec<(u32, u64)>, flows| Plan {
+        let plan_of = |mtu, offload_segments, rates: Vec<(u32, u64)>, flows| Plan {
             duration_ns: 10_000_000_000,
             links: vec![PlannedLink { step_ns: 1_000_000_000, rates, ..PlannedLink::default() }],
-            cables: vec![PlannedCable { ends: [end(0), end(1)], mtu, offload_segments: 1 }],
+            cables: vec![PlannedCable { ends: [end(0), end(1)], mtu, offload_segments }],
             flows,
             ..Plan::default()
         };
-        let plan = |rates, flows| plan_of(1500, rates, flows);
+        let plan = |rates, flows| plan_of(1500, 1, rates, flows);
         let megabits = |mbps: f64| mbps * 10.0 * 1e6 / 8.0 / 1448.0;
         // five seconds at each rate; rates after the end do not count
         let rates = vec![(5, 8_000_000), (5, 4_000_000), (50, 90_000_000)];
         assert_eq!(packets(&plan(rates.clone(), vec![flow(None, None)])), megabits(6.0));
         assert_eq!(packets(&plan(rates.clone(), vec![flow(Some(144_800), None)])), 100.0);
-        assert_eq!(packets(&plan_of(9000, rates.clone(), vec![flow(Some(894_800), None)])), 100.0);
+        assert_eq!(packets(&plan_of(9000, 1, rates.clone(), vec![flow(Some(894_800), None)])), 100.0);
+        assert_eq!(packets(&plan_of(1500, 4, rates.clone(), vec![flow(Some(144_800), None)])), 25.0 * BUNDLE);
         let pace = Some(Pace { interval_ns: 1_000_000, write_bytes: 125 });
         assert_eq!(packets(&plan(rates, vec![flow(None, pace), flow(None, pace)])), megabits(2.0));
         assert_eq!(packets(&plan(Vec::new(), vec![flow(None, pace)])), megabits(1.0));
