@@ -143,7 +143,10 @@ static __always_inline void rtt_add(struct fbtcp *flow, u32 rtt_us, u32 now_us)
 		flow->samples++;
 }
 
-/* Updates maxCwnd by eq 1 at the end of an interval, and starts the next one. */
+/*
+ * Updates maxCwnd by eq 1 at the end of an interval, and starts the next one. Neither this nor place_losses() nor
+ * round_end() is inline, because each ACK would then save the registers that they use.
+ */
 static __noinline void dp_end(struct tcp_sock *tp, struct fbtcp *flow, u32 now_us, u32 elapsed_us)
 {
 	bool limited = flow->flags & DP_LIMITED || tp->app_limited || flow->drain_cwnd;

@@ -374,11 +374,10 @@ static __noinline void acked_beside_pep(struct sock *sk, const struct ack_sample
 
 SEC("struct_ops") void BPF_PROG(mdcubic_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	if (CUBIC_MAY_BE_CALLED() && nothing_but_cubic(sk) && !pep_is_possible(sk)) {
+	if (CUBIC_MAY_BE_CALLED() && nothing_but_cubic(sk) && !pep_is_possible(sk))
 		cubictcp_acked(sk, sample);
-		return;
-	}
-	acked_beside_pep(sk, sample);
+	else
+		acked_beside_pep(sk, sample);
 }
 
 /* If the PEP is the clock, W grew in pkts_acked already; but in the loss state the client is the clock. */

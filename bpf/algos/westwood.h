@@ -30,24 +30,20 @@ static __always_inline bool base_aged(u32 now_us, u32 seen_us)
 /* The sample becomes RTTmin; one that is not positive is ignored. */
 static __always_inline void base_replace(u32 now_us, u32 *base_us, u32 *seen_us, s32 rtt_us)
 {
+	asm("" : "+r"(rtt_us)); /* otherwise clang tests the sign before the callers' conditions, for each ACK */
 	if (rtt_us <= 0)
 		return;
 	*base_us = rtt_us;
 	*seen_us = now_us;
 }
 
-/*
- * Lowers RTTmin to the sample, whatever RTTmin's age. Most samples are above it: the comparison comes first, and clang
- * must not move the test of the sign before it.
- */
+/* Lowers RTTmin to the sample, whatever RTTmin's age. Most samples are above it. */
 static __always_inline void base_lower(const struct tcp_sock *tp, u32 *base_us, u32 *seen_us, s32 rtt_us)
 {
 	u32 now_us = tp->tcp_mstamp;
 
-	if ((u32)rtt_us > *base_us && *base_us)
-		return;
-	asm("" : "+r"(rtt_us));
-	base_replace(now_us, base_us, seen_us, rtt_us);
+	if ((u32)rtt_us <= *base_us || !*base_us)
+		base_replace(now_us, base_us, seen_us, rtt_us);
 }
 
 /* Lowers RTTmin to the sample, or replaces an aged RTTmin. */
@@ -55,10 +51,8 @@ static __always_inline void base_add(const struct tcp_sock *tp, u32 *base_us, u3
 {
 	u32 now_us = tp->tcp_mstamp;
 
-	if ((u32)rtt_us > *base_us && *base_us && !base_aged(now_us, *seen_us))
-		return;
-	asm("" : "+r"(rtt_us));
-	base_replace(now_us, base_us, seen_us, rtt_us);
+	if ((u32)rtt_us <= *base_us || !*base_us || base_aged(now_us, *seen_us))
+		base_replace(now_us, base_us, seen_us, rtt_us);
 }
 
 /* After a timeout the path may have changed, so the next sample replaces RTTmin, as in Linux's tcp_westwood. */

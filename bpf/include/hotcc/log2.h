@@ -21,7 +21,7 @@ __noinline u32 log2_q10(u64 v)
 	}
 	bits += 0xffffaa50U >> 2 * rest & 3; /* the logarithms of 0 to 15, two bits each */
 	m = v << (63 - bits) >> 53 & 1023;
-	/* log2(1 + m) = m + 0.344 m (1 - m) */
+	/* m is the ten bits below the highest; log2(1 + m) = m + 0.344 m (1 - m) */
 	return bits * LOG2_ONE + m + (m * (1024 - m) * 352 >> 20);
 }
 
