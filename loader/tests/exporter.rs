@@ -12,12 +12,12 @@ use hotcc_radio_map::RadioSlots;
 use hotcc_testbed::command::succeed;
 use hotcc_testbed::http::get;
 use hotcc_testbed::kernel::skipped;
-use hotcc_testbed::metrics;
+use hotcc_testbed::{metrics, ports};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -361,8 +361,7 @@ impl Prometheus {
             rules.canonicalize().unwrap().display()
         );
         let config = test.file("prometheus.yml", config.as_bytes());
-        // the port is free now; no other process on this machine is likely to take it within the next second
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = (Ipv4Addr::LOCALHOST, ports::free().unwrap()).into();
         let log = std::fs::File::create(test.dir.path().join("log")).unwrap();
         let process = Process::start(
             Command::new(PROMETHEUS)

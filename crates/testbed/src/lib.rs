@@ -9,6 +9,7 @@ pub mod kernel;
 pub mod metrics;
 pub mod netlab;
 pub mod pin_root;
+pub mod ports;
 pub mod programs;
 pub mod sequence;
 pub mod soak;

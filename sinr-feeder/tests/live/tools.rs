@@ -1,11 +1,11 @@
 //! Helpers for the tests of live sources.
 
 use crate::sandbox::Sandbox;
-use hotcc_testbed::http;
 use hotcc_testbed::kernel::skipped;
+use hotcc_testbed::{http, ports};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
@@ -67,13 +67,7 @@ pub fn wait(what: &str, mut is_so: impl FnMut() -> bool, otherwise: impl Fn() ->
 
 /// Returns a port that is free at the moment, for UDP and for TCP.
 pub fn free_port() -> u16 {
-    loop {
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = udp.local_addr().unwrap();
-        if TcpListener::bind(address).is_ok() {
-            return address.port();
-        }
-    }
+    ports::free().unwrap()
 }
 
 pub fn local(port: u16) -> SocketAddr {
