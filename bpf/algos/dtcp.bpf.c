@@ -8,7 +8,7 @@
  *
  *   eq 1       B_i = delivered bytes / elapsed time, once per epoch
  *   eq 5       B_I = 0.90 B_I + 0.10 B_i                       (eq 4, Westwood's form, as a choice)
- *   eqs 6, 7   BW_E = B_I + g ((B_i - B_I) + S),  g = 0.5        S: what SINR - average SINR is worth
+ *   eqs 6, 7   BW_E = B_I + g ((B_i - B_I) + S),  g = 0.5        S: what the SINR is worth, see below
  *   eq 11      Q = (BW_E - BW_C) W / BW_E,  BW_C = B_i
  *   eqs 10,12  N = max(1, N + 1 - N Q / (alpha W)),  alpha = 0.2   (n_rule; Algorithm 1, lines 14-25, is another)
  *   eq 14      W += N per RTT in congestion avoidance
@@ -22,21 +22,24 @@
  * The paper contradicts itself about S. Eqs 10 to 12 count an estimate above the present rate as a queue, so that a
  * better radio shrinks N; Algorithm 1 and the text count it as unused room. n_rule selects:
  *  - eq10 (`default`): S is room, bounded. With BW_0 = BW_E for S = 0:
- *      r = min(alpha, max(0, g S - max(0, B_i - BW_0)) / BW_0), 0 in an epoch with a queue of alpha or a loss
+ *      r = min(alpha, max(0, g S - max(0, B_i - BW_0)) / BW_0), 0 in an epoch with a queue of alpha or a loss, or
+ *          while more than `loss_permille` is lost
  *      f = max(0, -g S) / BW_0, 0 without a queue of alpha / 4: what a flow does not use is not taken from it
  *      Q / W = queue + f - r
  *    so N becomes 2N + 1 at most, as in Algorithm 1, and 1 at once if the signal foretells less. If f > alpha or
  *    r = alpha, W itself follows, to (BW_0 + g S) base (1 + 3 alpha), and ssthresh follows a fall. A loss takes the
- *    last room out of N. S is the change against the SINR's average over B_I's own time; changes below a tenth are
- *    noise. It counts as far as it was better than no forecast. A queue is what the least RTT of an epoch shows, which
- *    delayed ACKs do not raise.
+ *    last room out of N. S is what the link carries at this SINR, less B_I. The link's bandwidth by spectral efficiency,
+ *    L, is learned while the flow fills the link, and otherwise only rises; so room lasts until the rate has followed.
+ *    Changes below a tenth are noise. S counts as far as it was better than no forecast. A queue is what the least RTT
+ *    of an epoch shows, which delayed ACKs do not raise.
  *  - eq10_print (`paper`): as printed.
  *  - alg1: Algorithm 1, which never lowers N.
  *
  * Deviations from the paper, and why:
  *  - S: the paper adds a difference in dB to a bandwidth. `shannon` (default) turns it into the relative change of
- *    spectral efficiency, S = B_I (log2(1+s_i) - log2(1+s_A)) / log2(1+s_A), held within +-B_I; `literal` reads dB
- *    as kbit/s times `sinr_gain_kbps`. Without a fresh reading S = 0, which leaves eqs 1-5.
+ *    spectral efficiency, S = B_I (log2(1+s_i) - log2(1+s_A)) / log2(1+s_A), held within +-B_I; with n_rule=eq10,
+ *    S = L log2(1+s_i) - B_I. `literal` reads dB as kbit/s times `sinr_gain_kbps`. Without a fresh reading S = 0,
+ *    which leaves eqs 1-5.
  *  - Eq 12 prints W_i, but eqs 10 and 11 together give N_i; N_i is used.
  *  - Queue: at a saturated bottleneck BW_E = BW_C, Q = 0, and N could only grow; `default` takes the larger of eq 11
  *    and the queue that the RTT shows, W (R - base) / R, as TCP-FIT does.
@@ -66,6 +69,7 @@
 
 #include "dtcp_base.h"
 #include "dtcp_rules.h"
+#include "link_rate.h"
 #include "shannon.h"
 #include "sinr_weight.h"
 
@@ -128,7 +132,13 @@ struct dtcp {
 	u32 prior_ssthresh FIELD("segments", "ssthresh before a timeout");
 	struct radio_ref radio;
 	struct path_ref path;
+	s8 forecast FIELD("1/64", "change of the bandwidth that the signal foretold, 0: none to be judged");
+	u8 css_rounds : 3;	  /* epochs of slow start in a row with a longer RTT */
+	u8 epoch_app_limited : 1; /* the application limited the running epoch at its start */
+	u8 hold : 1;		  /* no growth: there is a queue, or the signal predicts one */
+	u8 room : 1;		  /* the signal raised the last epoch's N */
 	struct rtt_base base;
+	struct link_rate link;
 	struct sinr_weight weight;
 	u16 epoch_lost FIELD("segments", "lost at the start of the running epoch, modulo 65536");
 	u16 loss_q16 FIELD("1/65536", "share of lost segments, a mean over some 2048 segments");
@@ -136,11 +146,6 @@ struct dtcp {
 	u16 epochs_fresh FIELD("", "epochs with a fresh SINR, not yet counted");
 	u16 epochs_stale FIELD("", "epochs with one that was too old, not yet counted");
 	u16 epochs_absent FIELD("", "epochs with none, not yet counted");
-	s8 forecast FIELD("1/64", "change of the bandwidth that the signal foretold, 0: none to be judged");
-	u8 css_rounds : 3;	  /* epochs of slow start in a row with a longer RTT */
-	u8 epoch_app_limited : 1; /* the application limited the running epoch at its start */
-	u8 hold : 1;		  /* no growth: there is a queue, or the signal predicts one */
-	u8 room : 1;		  /* the signal raised the last epoch's N */
 };
 FLOW_STATE(struct dtcp);
 
@@ -190,33 +195,52 @@ static __always_inline enum radio_answer signal_read(struct sock *sk, struct dtc
 	return answer;
 }
 
-/*
- * S of eq 7, in bytes/s, within +-B_I: the gain that this SINR promises over the average one. The paper's rules compare
- * it with the feeder's average. n_rule=eq10 compares it with an average over the same time as B_I's, because only then
- * do B_I and the SINR's change match.
- */
-static __always_inline s64 sinr_term_bytes_per_s(struct sock *sk, struct dtcp *f, s64 filtered)
+static __always_inline void losses_add(struct dtcp *f, u64 segments, u32 lost)
 {
-	s32 sinr_q8 = 0, average_q8 = 0;
-	s64 term, efficiency, average_efficiency;
+	u64 sent = segments + lost, counted = min(sent, (u64)LOSS_SEGMENTS);
+	u32 forgotten = (f->loss_q16 * counted + LOSS_SEGMENTS - 1) / LOSS_SEGMENTS;
+	u32 added = ((u64)lost << 16) / max(sent, (u64)LOSS_SEGMENTS);
+
+	f->loss_q16 = min(f->loss_q16 - forgotten + added, 65535U);
+}
+
+static __always_inline bool loses_much(struct dtcp *f)
+{
+	return loss_permille && f->loss_q16 * 1000ULL > (u64)loss_permille << 16;
+}
+
+/*
+ * Whether the signal is in use and fresh; then returns the SINR and the feeder's average of it. It is not inline,
+ * because the verifier then has fewer states to follow.
+ */
+static __noinline bool signal_fresh(struct sock *sk, s32 *sinr_q8, s32 *average_q8)
+{
+	struct dtcp *f = flow_state(sk);
 
 	if (sinr_term == SINR_OFF)
-		return 0;
-	if (signal_read(sk, f, &sinr_q8, &average_q8) != RADIO_FRESH) {
-		f->weight.average_q12 = 0;
-		return 0;
-	}
-	if (sinr_term == SINR_LITERAL) {
-		term = div_s64((s64)(sinr_q8 - average_q8) * sinr_gain_kbps * 125, 256);
-		return max(min(term, filtered), -filtered);
-	}
-	efficiency = shannon_efficiency_q20(sinr_q8);
-	if (n_rule == RULE_EQ10)
-		average_efficiency = (s64)efficiency_average_q12(&f->weight, efficiency, filter_permille) << 8;
-	else
-		average_efficiency = shannon_efficiency_q20(average_q8);
+		return false;
+	if (signal_read(sk, f, sinr_q8, average_q8) == RADIO_FRESH)
+		return true;
+	link_rate_restart(&f->link);
+	return false;
+}
+
+/* S as printed, in bytes/s: dB taken for kbit/s, within +-B_I. */
+static __always_inline s64 literal_term_bytes_per_s(s32 sinr_q8, s32 average_q8, s64 filtered)
+{
+	s64 term = div_s64((s64)(sinr_q8 - average_q8) * sinr_gain_kbps * 125, 256);
+
+	return max(min(term, filtered), -filtered);
+}
+
+/* S in bytes/s: what this SINR promises over the feeder's average one, within +-B_I. */
+static __always_inline s64 relative_term_bytes_per_s(s32 sinr_q8, s32 average_q8, s64 filtered)
+{
+	s64 average_efficiency = shannon_efficiency_q20(average_q8);
+	s64 difference = shannon_efficiency_q20(sinr_q8) - average_efficiency;
 	/* B_I < 2^39 and a difference < 2^25: no overflow; the divisor is never 0 */
-	term = div_s64(filtered * (efficiency - average_efficiency), average_efficiency);
+	s64 term = div_s64(filtered * difference, average_efficiency);
+
 	return max(min(term, filtered), -filtered);
 }
 
@@ -276,17 +300,27 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	s64 expected = expected_bytes_per_s(f), alpha = alpha_of(alpha_permille);
-	s64 by_rtt = queue_by_rtt(f->base.us, tp->srtt_us >> 3), room = 0, fall, term;
+	s64 by_rtt = queue_by_rtt(f->base.us, tp->srtt_us >> 3), filtered = f->bandwidth_q8 >> 8;
+	s64 term = 0, room = 0, fall;
+	s32 sinr_q8 = 0, average_q8 = 0;
 
-	term = div_s64(sinr_term_bytes_per_s(sk, f, f->bandwidth_q8 >> 8) * (s64)g_permille, 1000);
+	if (signal_fresh(sk, &sinr_q8, &average_q8)) {
+		if (sinr_term == SINR_SHANNON)
+			term = link_rate_at(&f->link, filtered, shannon_efficiency_q20(sinr_q8), filter_permille,
+					    by_least >= alpha / 4 || loses_much(f)) -
+			       filtered;
+		else
+			term = literal_term_bytes_per_s(sinr_q8, average_q8, filtered);
+	}
+	term = div_s64(term * (s64)g_permille, 1000);
 	if (expected <= 0)
 		return f->n_q16;
-	f->forecast = max(min(div_s64(term * FORECAST_ONE, expected), 127LL), -127LL);
+	f->forecast = max(min(div_s64(term * FORECAST_ONE, expected), FORECAST_MAX), -FORECAST_MAX);
 	if (f->forecast < FORECAST_MIN && f->forecast > -FORECAST_MIN)
 		f->forecast = 0;
 	term = f->forecast ? div_s64(term * (s64)weight_q8(&f->weight), WEIGHT_ONE) : 0;
 	fall = by_least >= alpha / 4 ? signal_fall(term, expected) : 0;
-	if (!lost && by_least < alpha)
+	if (!lost && by_least < alpha && !loses_much(f))
 		room = signal_room(term, sample - expected, expected, alpha);
 	f->room = room > 0;
 	if (fall > alpha) {
@@ -303,28 +337,20 @@ static __always_inline u64 n_by_room(struct sock *sk, struct dtcp *f, s64 sample
 /* Eq 10 as printed, and Algorithm 1: by BW_E of eqs 6 and 7. */
 static __always_inline u64 n_by_estimate(struct sock *sk, struct dtcp *f, s64 sample)
 {
-	s64 filtered = f->bandwidth_q8 >> 8;
-	s64 estimated = sample - filtered + sinr_term_bytes_per_s(sk, f, filtered);
+	s64 filtered = f->bandwidth_q8 >> 8, estimated = sample - filtered;
+	s32 sinr_q8 = 0, average_q8 = 0;
 
+	if (signal_fresh(sk, &sinr_q8, &average_q8)) {
+		if (sinr_term == SINR_SHANNON)
+			estimated += relative_term_bytes_per_s(sinr_q8, average_q8, filtered);
+		else
+			estimated += literal_term_bytes_per_s(sinr_q8, average_q8, filtered);
+	}
 	estimated = filtered + div_s64(estimated * (s64)g_permille, 1000);
 	if (n_rule == RULE_ALG1)
 		return n_by_alg1(f->n_q16, estimated, sample);
 	return n_by_eq10(f->n_q16, queue_ratio(estimated, sample, queue_by_rtt(f->base.us, tcp_sk(sk)->srtt_us >> 3)),
 			 alpha_permille);
-}
-
-static __always_inline void losses_add(struct dtcp *f, u64 segments, u32 lost)
-{
-	u64 sent = segments + lost, counted = min(sent, (u64)LOSS_SEGMENTS);
-	u32 forgotten = (f->loss_q16 * counted + LOSS_SEGMENTS - 1) / LOSS_SEGMENTS;
-	u32 added = ((u64)lost << 16) / max(sent, (u64)LOSS_SEGMENTS);
-
-	f->loss_q16 = min(f->loss_q16 - forgotten + added, 65535U);
-}
-
-static __always_inline bool loses_much(struct dtcp *f)
-{
-	return loss_permille && f->loss_q16 * 1000ULL > (u64)loss_permille << 16;
 }
 
 /* The largest N. */
@@ -401,8 +427,10 @@ static __noinline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us
 	s64 by_least = queue_by_rtt(f->base.us, base_round_least_us(&f->base));
 	s32 forecast = f->forecast;
 
-	if (path_changed(sk, &f->path) && base_window_s)
+	if (path_changed(sk, &f->path) && base_window_s) {
 		base_restart(tp, &f->base);
+		link_rate_restart(&f->link);
+	}
 	start_watch(tp, f, segments);
 	losses_add(f, segments, lost);
 	epoch_restart(tp, f);
@@ -530,6 +558,8 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 
 	if (new_state != TCP_CA_Loss) /* the kernel does not call ssthresh() for a timeout within a recovery */
 		f->prior_ssthresh = tp->snd_ssthresh;
+	if (new_state == TCP_CA_CWR) /* most likely a CE mark, which needs no queue that the RTT shows */
+		link_rate_settle(&f->link, f->bandwidth_q8 >> 8);
 	if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &f->account);
 		signal_account(f);

@@ -9,22 +9,20 @@
 #include <hotcc/tags.h>
 
 #define FORECAST_ONE 64
+#define FORECAST_MAX 64LL /* the rate that a forecast is compared with is held within twice the expected one */
 #define FORECAST_MIN 6 /* less is the noise of readings */
 #define WEIGHT_ONE 256
 #define ERROR_SHIFT 5		/* errors are averaged over 32 epochs */
 #define ERROR_FIRST 1024	/* a quarter of the bandwidth, for both */
-#define EFFICIENCY_MAX_Q12 65535
 
 struct sinr_weight {
 	u16 error_without FIELD("1/16384", "mean square of what the rate differed from no forecast");
 	u16 error_with FIELD("1/16384", "mean square of what it differed from the signal's");
-	u16 average_q12 FIELD("bit/s/Hz / 4096", "spectral efficiency, filtered as B_I is; 0: none yet");
 };
 
 static __always_inline void weight_restart(struct sinr_weight *w)
 {
 	w->error_without = w->error_with = ERROR_FIRST;
-	w->average_q12 = 0;
 }
 
 static __always_inline void error_add(u16 *mean, s64 error_q10)
@@ -56,13 +54,4 @@ static __always_inline u32 weight_q8(const struct sinr_weight *w)
 	u64 without = (u64)w->error_without * w->error_without, with = (u64)w->error_with * w->error_with;
 
 	return without > with ? (without - with) * WEIGHT_ONE / (without + with + 1) : 0;
-}
-
-/* Returns the average of the spectral efficiency so far, and adds this one to it as B_I adds a sample. */
-static __always_inline u32 efficiency_average_q12(struct sinr_weight *w, u32 efficiency_q20, u32 filter_permille)
-{
-	u32 sample = min(max(efficiency_q20 >> 8, 1U), (u32)EFFICIENCY_MAX_Q12), before = w->average_q12 ?: sample;
-
-	w->average_q12 = (before * filter_permille + sample * (1000 - filter_permille)) / 1000;
-	return before;
 }

@@ -61,7 +61,7 @@ fn no_input_breaks_an_algorithm() {
 #[test]
 fn a_missing_limit_is_found() {
     let scratch = tempfile::tempdir().unwrap();
-    for header in ["dtcp_base.h", "dtcp_rules.h", "shannon.h", "sinr_weight.h"] {
+    for header in ["dtcp_base.h", "dtcp_rules.h", "link_rate.h", "shannon.h", "sinr_weight.h"] {
         fs::copy(bpf().join("algos").join(header), scratch.path().join(header)).unwrap();
     }
     for (file, right, wrong) in [

@@ -7,6 +7,7 @@
 mod agreement;
 mod base;
 mod epoch;
+mod link;
 mod losses;
 mod signal;
 mod start;
@@ -19,7 +20,7 @@ pub use super::dtcp::Tunables;
 use super::interval::Interval;
 use super::named::counters;
 use super::{Model, chosen, elapsed_us, reno};
-use hotcc_host_algo::ca_state::LOSS;
+use hotcc_host_algo::ca_state::{CWR, LOSS};
 use hotcc_host_algo::{EVENT_TX_START, Flow, View};
 use state::{Choices, State, World};
 
@@ -132,6 +133,11 @@ impl Model for DtcpDefault {
                 s.time_out(world, sock);
             } else {
                 s.ssthresh_before = sock.snd_ssthresh;
+            }
+            if state == CWR {
+                s.coverage.links_settled += u64::from(!s.link.is_new());
+                let filtered = s.filtered.down(1.0).max(Interval::ZERO);
+                s.link.settle(filtered);
             }
         });
     }

@@ -10,7 +10,7 @@ pub(super) const Q22: f64 = 1.0 / (1 << 22) as f64;
 const SLACK: f64 = 1e-12;
 
 /// All numbers from `low` to `high`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Interval {
     pub low: f64,
     pub high: f64,

@@ -2,7 +2,7 @@
 
 use super::{assert_n, epoch, epoch_with_rtt, n, radio, set, taken_over};
 use hotcc_cc_tests::models::dtcp::Tunables;
-use hotcc_host_algo::ca_state::LOSS;
+use hotcc_host_algo::ca_state::{CWR, LOSS};
 use hotcc_host_algo::{EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// Returns the tunables of `default`, with epochs of 0.5 s.
@@ -46,6 +46,65 @@ fn a_better_forecast_leaves_room_and_a_worse_one_does_not() {
     assert!(worse < same && lower < window, "N {same} -> {worse}, W {window} -> {lower}");
     // a flow does not lose what it does not use
     assert_eq!(after_a_change(&algo, 20, -10, 100_000), (same, window));
+}
+
+/// Returns the segments per epoch that a test's link carries: 500 at 0 dB, more at a better SINR by Shannon's formula.
+fn of_the_link(sinr_db: i16) -> u32 {
+    (500.0 * (1.0 + 10f64.powf(f64::from(sinr_db) / 10.0)).log2()) as u32
+}
+
+/// Returns W after each of twelve epochs in which a flow delivers five windows, or what the link carries if this is
+/// less. The flow fills the link before; then the SINR becomes `sinr_db` and the window `window`. In every second epoch,
+/// `lost` segments are lost; before each of the twelve, a segment is marked if `marks`.
+fn windows_after(algo: &HostAlgo, sinr_db: i16, window: u32, lost: u32, marks: bool) -> Vec<u32> {
+    let (mut flow, mut view) = taken_over(algo, Tunables { base_window_s: 0, ..room() });
+    (view.snd_cwnd, view.snd_ssthresh, view.srtt_us) = (110, 2, 8 * 100_000);
+    for epoch in 0..300 {
+        let sinr_db = if epoch / 12 % 2 == 0 { 0 } else { 3 };
+        radio(algo, &view, sinr_db, 0, 0);
+        view.lost += lost * (epoch % 2);
+        let before = if epoch % 12 == 0 { 3 - sinr_db } else { sinr_db }; // the rate follows an epoch later
+        let rtt_us = if epoch == 0 { 100_000 } else { 110_000 };
+        epoch_with_rtt(&mut flow, &mut view, of_the_link(before), rtt_us);
+        view = flow.get(&view);
+    }
+    (view.snd_cwnd, view.snd_ssthresh) = (window, 2);
+    (0..12)
+        .map(|epoch| {
+            radio(algo, &view, sinr_db, 0, 0);
+            view.lost += lost * (epoch % 2);
+            if marks {
+                flow.set_state(CWR);
+            }
+            let delivered = (5 * view.snd_cwnd).min(of_the_link(sinr_db));
+            epoch_with_rtt(&mut flow, &mut view, delivered, 100_000);
+            view = flow.get(&view);
+            view.snd_cwnd
+        })
+        .collect()
+}
+
+/// Behind an obstacle W fits a slow link. W follows the forecast until the rate does, though the flow's own bandwidth
+/// and the SINR's average have changed by then.
+#[test]
+fn room_lasts_until_the_rate_has_followed() {
+    let windows = windows_after(&HostAlgo::load("dtcp"), 30, 100, 0, false);
+    let needed = of_the_link(30) / 5 * 3 / 4; // N does the rest
+    assert!(windows.iter().any(|&w| w >= needed), "{windows:?}, needed {needed}");
+}
+
+/// At the SINR at which it was full before, a link has more for a flow that has lost packets without a queue.
+#[test]
+fn a_flow_that_losses_held_down_has_room() {
+    let algo = HostAlgo::load("dtcp");
+    let (full, low) = (of_the_link(0) / 5, of_the_link(0) / 25);
+    let windows = windows_after(&algo, 0, low, 0, false);
+    assert!(windows[11] >= full * 3 / 4, "{windows:?}, of {full}");
+    // a mark says that the flow has all that it gets
+    assert_eq!(windows_after(&algo, 0, low, 0, true), [low; 12]);
+    // a policer gives no room
+    let policed = windows_after(&algo, 0, low, 20, false);
+    assert!(policed[11] <= low + 1, "{policed:?}, from {low}");
 }
 
 #[test]

@@ -7,13 +7,14 @@ use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_host_algo::HostAlgo;
 
 /// Branches that need a signal that predicts the rate; random signals do not reach them.
-const OF_THE_SIGNAL: [&str; 8] = [
+const OF_THE_SIGNAL: [&str; 9] = [
     "epochs with room",
     "epochs with room of alpha",
     "epochs with a fall",
     "room withheld after a loss",
     "decreases that took room back",
     "room withheld from a queue",
+    "room withheld while much is lost",
     "W lowered to a forecast",
     "W raised to a forecast",
 ];

@@ -2,8 +2,8 @@
 
 use super::DtcpDefault;
 use super::base::Base;
+use super::link::{EFFICIENCY, PER_EFFICIENCY};
 use super::state::State;
-use super::weight::EFFICIENCY;
 use crate::models::Q8;
 use crate::models::interval::{Interval, Q16};
 use hotcc_host_algo::{Flow, View};
@@ -17,7 +17,7 @@ fn is_coarse(number: Interval) -> bool {
 
 impl State {
     /// Returns the names and intervals of the numbers that the algorithm shows.
-    fn shown(&mut self) -> [(&'static str, &mut Interval); 11] {
+    fn shown(&mut self) -> [(&'static str, &mut Interval); 12] {
         [
             ("W", &mut self.window),
             ("ssthresh", &mut self.ssthresh),
@@ -28,13 +28,14 @@ impl State {
             ("share of lost segments", &mut self.loss_share),
             ("E0^2", &mut self.weight.error_without),
             ("E1^2", &mut self.weight.error_with),
-            ("average efficiency", &mut self.weight.average),
+            ("link's bandwidth by efficiency", &mut self.link.per_efficiency),
+            ("average efficiency", &mut self.link.average),
             ("forecast", &mut self.weight.forecast),
         ]
     }
 
     /// Takes over the algorithm's own numbers, if they are possible.
-    fn take(&mut self, own: &[f64; 11], base_us: Option<u32>) -> Result<(), String> {
+    fn take(&mut self, own: &[f64; 12], base_us: Option<u32>) -> Result<(), String> {
         if self.base.us != base_us {
             return Err(format!("base {base_us:?} us, the model has {:?}", self.base.us));
         }
@@ -83,7 +84,8 @@ impl DtcpDefault {
             number("loss_q16", Q16),
             number("weight.error_without", 1.0 / 16_384.0),
             number("weight.error_with", 1.0 / 16_384.0),
-            number("weight.average_q12", EFFICIENCY),
+            number("link.per_efficiency", PER_EFFICIENCY),
+            number("link.average_q12", EFFICIENCY),
             f64::from(flow.private("forecast") as i8) / 64.0,
         ];
         let base_us = Some(flow.private("base.us") as u32).filter(|&us| us != 0);

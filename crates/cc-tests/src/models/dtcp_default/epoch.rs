@@ -1,6 +1,7 @@
 //! The end of an epoch: bandwidths, room and fall, N.
 
 use super::base::Base;
+use super::link::Link;
 use super::state::{Choices, State, World};
 use crate::models::interval::{Interval, Q16, Q22};
 use crate::models::{Q8, SAMPLE};
@@ -46,6 +47,7 @@ impl State {
         if self.path.replace(world.path).is_some_and(|path| path != world.path) && world.tunables.base_window_s != 0 {
             self.coverage.base_changes += 1;
             self.base = Base::new(sock.now_us);
+            self.link = Link::default();
         }
         self.watch_start(world, sock, delivered, choices);
         self.count_losses(delivered, lost);
@@ -98,12 +100,13 @@ impl State {
         if world.tunables.n_max != 0 {
             limit = limit.min(Interval::point(f64::from(world.tunables.n_max)));
         }
-        if self.loses_much(world, choices) {
+        let losing = self.loses_much(world, choices);
+        if losing {
             self.coverage.losing += 1;
             limit = limit.min(before);
         }
         let limit = limit.min(Interval::point(N_LIMIT));
-        let change = self.room_and_fall(world, sock, queue, lost, choices);
+        let change = self.room_and_fall(world, sock, queue, [lost, losing], choices);
         if let Some(ratio) = change {
             let alpha = f64::from(world.tunables.alpha_permille) / 1000.0;
             // N Q is rounded, and then divided by alpha
@@ -123,27 +126,29 @@ impl State {
         world: &World,
         sock: &View,
         queue: Interval,
-        lost: bool,
+        [lost, losing]: [bool; 2],
         choices: &mut Choices,
     ) -> Option<Interval> {
         let (alpha, expected) = (world.alpha(), world.expected(self.filtered, self.sample));
         let g = f64::from(world.tunables.g_permille) / 1000.0;
-        let term = (self.signal_term(world, sock) * g).towards_zero(1.0);
+        let queued = !choices.decide(queue.is_below(alpha * 0.25));
+        let term = (self.signal_term(world, sock, queued || losing) * g).towards_zero(1.0);
         if choices.decide(expected.is_below(Interval::point(1.0))) {
             self.coverage.no_bandwidth += 1;
             return None;
         }
         let term = self.believed(term, expected, choices);
         let (mut room, mut fall) = (Interval::ZERO, Interval::ZERO);
-        if !choices.decide(queue.is_below(alpha * 0.25)) {
+        if queued {
             fall = (Interval::ZERO - term).max(Interval::ZERO) / expected;
         } else {
             self.coverage.falls_idle += u64::from(term.high < 0.0);
         }
-        let queued = !choices.decide(queue.is_below(alpha));
-        if lost || queued {
+        let long = !choices.decide(queue.is_below(alpha));
+        if lost || losing || long {
             self.coverage.rooms_lost += u64::from(lost && term.low > 0.0);
-            self.coverage.rooms_queued += u64::from(queued && term.low > 0.0);
+            self.coverage.rooms_losing += u64::from(losing && term.low > 0.0);
+            self.coverage.rooms_queued += u64::from(long && term.low > 0.0);
         } else {
             let unused = (self.sample - expected).max(Interval::ZERO);
             room = ((term - unused).max(Interval::ZERO) / expected).down(Q22).max(Interval::ZERO);

@@ -1,8 +1,9 @@
 //! The radio's forecast and its weight.
 
+use super::link::Link;
 use super::state::{Choices, State, World};
-use super::weight::{CHANGE, EFFICIENCY, FORECAST, averaged};
-use crate::models::dtcp::sinr::{LOG_ERROR, Signal, efficiency, signal};
+use super::weight::{CHANGE, FORECAST, averaged};
+use crate::models::dtcp::sinr::{Signal, signal};
 use crate::models::interval::Interval;
 use hotcc_host_algo::View;
 
@@ -32,8 +33,8 @@ impl State {
         }
     }
 
-    /// Returns S: B_I times the change of the spectral efficiency against its average, within +-B_I.
-    pub(super) fn signal_term(&mut self, world: &World, sock: &View) -> Interval {
+    /// Returns S: the link's bandwidth at this SINR less B_I. `full`: the flow fills the link.
+    pub(super) fn signal_term(&mut self, world: &World, sock: &View, full: bool) -> Interval {
         let t = &world.tunables;
         if t.sinr_term == 2 {
             return Interval::ZERO;
@@ -43,27 +44,20 @@ impl State {
             other => {
                 self.coverage.stale += u64::from(other == Signal::Stale);
                 self.coverage.absent += u64::from(other == Signal::Absent);
-                self.weight.average = Interval::ZERO; // 0: the average starts again with the next reading
+                self.link = Link::default();
                 return Interval::ZERO;
             }
         };
         self.coverage.fresh += 1;
         let filtered = self.filtered.down(1.0).max(Interval::ZERO);
-        let limit = |term: Interval| {
-            let lowest = Interval { low: -filtered.high, high: -filtered.low };
-            term.about(1.0).max(lowest).min(filtered)
-        };
         if t.sinr_term == 1 {
-            return limit(Interval::point((now - average) * f64::from(t.sinr_gain_kbps) * 125.0));
+            let lowest = Interval { low: -filtered.high, high: -filtered.low };
+            let term = Interval::point((now - average) * f64::from(t.sinr_gain_kbps) * 125.0).about(1.0);
+            return term.max(lowest).min(filtered);
         }
-        let now = Interval::point(efficiency(now)).about(LOG_ERROR);
-        let reading = now.down(EFFICIENCY).map(|e| e.clamp(EFFICIENCY, 65_535.0 * EFFICIENCY));
-        let started = self.weight.average != Interval::ZERO;
-        self.coverage.averages_started += u64::from(!started);
-        let average = if started { self.weight.average } else { reading };
-        let kept = f64::from(t.filter_permille) / 1000.0;
-        self.weight.average = (average * kept + reading * (1.0 - kept)).down(EFFICIENCY);
-        limit(filtered * ((now - average) / average))
+        self.coverage.averages_started += u64::from(self.link.is_new());
+        self.coverage.links_full += u64::from(full);
+        self.link.bandwidth_at(now, filtered, f64::from(t.filter_permille) / 1000.0, full) - filtered
     }
 
     /// Returns the weighted g S in bytes/s, or 0 if it is noise relative to the `expected` BW_0. Stores it as the
@@ -76,7 +70,7 @@ impl State {
             return Interval::ZERO;
         }
         self.coverage.forecasts += 1;
-        self.weight.forecast = share.about(FORECAST).map(|f| f.clamp(-127.0 * FORECAST, 127.0 * FORECAST));
+        self.weight.forecast = share.about(FORECAST).map(|f| f.clamp(-1.0, 1.0));
         let weight = self.weight.share();
         self.coverage.believed += u64::from(weight.low > 0.0);
         (term * weight).towards_zero(1.0)

@@ -1,6 +1,7 @@
 //! A possible state of the connection.
 
 use super::base::Base;
+use super::link::Link;
 use super::weight::Weight;
 use crate::models::dtcp::Tunables;
 use crate::models::interval::Interval;
@@ -25,6 +26,8 @@ counters! {
         stale: "stale signals",
         absent: "absent signals",
         averages_started: "averages of the SINR started",
+        links_full: "bandwidths of a full link",
+        links_settled: "bandwidths of a link after a mark",
         noise: "changes taken for noise",
         forecasts: "forecasts",
         judged: "forecasts judged",
@@ -35,6 +38,7 @@ counters! {
         full_room: "epochs with room of alpha",
         rooms_lost: "room withheld after a loss",
         rooms_queued: "room withheld from a queue",
+        rooms_losing: "room withheld while much is lost",
         falls: "epochs with a fall",
         falls_idle: "falls without a queue",
         windows_lowered: "W lowered to a forecast",
@@ -113,6 +117,7 @@ pub(super) struct State {
     /// Growth not paid out, segments^2.
     pub growth: Interval,
     pub loss_share: Interval,
+    pub link: Link,
     pub weight: Weight,
     pub base: Base,
     pub epoch: Epoch,
@@ -138,6 +143,7 @@ impl State {
             n: Interval::point(1.0),
             growth: Interval::ZERO,
             loss_share: Interval::ZERO,
+            link: Link::default(),
             weight: Weight::default(),
             base: Base::new(sock.now_us),
             epoch: Epoch::default(),

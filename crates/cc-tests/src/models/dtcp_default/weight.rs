@@ -14,16 +14,12 @@ const ERROR_LIMIT: f64 = 2047.0 * CHANGE;
 const ERRORS_AVERAGED: f64 = 32.0;
 /// Initial value of both averages: the square of an error of a quarter of the bandwidth.
 const INITIAL_SQUARE: f64 = 0.0625;
-/// Resolution of the average spectral efficiency, which is 1 to 65535 times this, bit/s/Hz.
-pub(super) const EFFICIENCY: f64 = 1.0 / 4096.0;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Weight {
     /// Mean squares of the errors without the signal (E0) and with it (E1).
     pub error_without: Interval,
     pub error_with: Interval,
-    /// Average spectral efficiency, filtered as B_I is; 0: none yet.
-    pub average: Interval,
     /// Change that the last epoch's signal predicted, as a share of BW_0; 0: none.
     pub forecast: Interval,
 }
@@ -31,7 +27,7 @@ pub(super) struct Weight {
 impl Default for Weight {
     fn default() -> Self {
         let first = Interval::point(INITIAL_SQUARE);
-        Self { error_without: first, error_with: first, average: Interval::ZERO, forecast: Interval::ZERO }
+        Self { error_without: first, error_with: first, forecast: Interval::ZERO }
     }
 }
 
