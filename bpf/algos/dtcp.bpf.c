@@ -558,7 +558,7 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 
 	if (new_state != TCP_CA_Loss) /* the kernel does not call ssthresh() for a timeout within a recovery */
 		f->prior_ssthresh = tp->snd_ssthresh;
-	if (new_state == TCP_CA_CWR) /* most likely a CE mark, which needs no queue that the RTT shows */
+	if (new_state == TCP_CA_CWR) /* most likely a CE mark: the link is full, even if the RTT shows no queue */
 		link_rate_settle(&f->link, f->bandwidth_q8 >> 8);
 	if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &f->account);

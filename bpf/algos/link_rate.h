@@ -16,7 +16,7 @@ struct link_rate {
 	u32 average_q12 FIELD("bit/s/Hz / 4096", "spectral efficiency, filtered as B_I is; 0: none yet");
 };
 
-/* After a reading is missing, and on another link. */
+/* Forgets the link: a reading was missing, or the path is another one. */
 static __always_inline void link_rate_restart(struct link_rate *l)
 {
 	l->per_efficiency = 0;
@@ -31,7 +31,7 @@ static __always_inline u32 link_rate_ratio(u64 bandwidth, u32 average_q12)
 	return min(ratio, (u64)~0U);
 }
 
-/* The flow has all of the link that it gets. */
+/* The link is full: the flow gets no more of it than it has. */
 static __always_inline void link_rate_settle(struct link_rate *l, u64 bandwidth)
 {
 	if (l->average_q12)

@@ -1,4 +1,4 @@
-//! Ports for servers that are told where to listen.
+//! Free ports, for servers whose port a test chooses.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -10,15 +10,16 @@ const FIRST: u32 = 10_000;
 
 /// Returns a port of 127.0.0.1 that is free at the moment, for UDP and for TCP. No port is returned twice by a process.
 ///
-/// It is none of those that outgoing connections are given. From these, a connection to a port on which nobody listens
-/// yet may be given that very port, and connects to itself; after that, no server can listen there for a minute.
+/// It lies below the range from which the kernel takes the ports of outgoing connections. Inside that range, a client that
+/// tries to reach a server before it listens can get the server's port as its own, and connects to itself. The server
+/// then cannot listen there for a minute.
 ///
 /// # Errors
-/// All are taken, or outgoing connections may have any port.
+/// All are taken, or outgoing connections use all ports.
 pub fn free() -> Result<u16> {
     static TRIED: AtomicU32 = AtomicU32::new(0);
     let outgoing = first_outgoing()?;
-    ensure!(outgoing > FIRST, "outgoing connections are given ports from {outgoing} on");
+    ensure!(outgoing > FIRST, "outgoing connections use ports from {outgoing} on");
     let number = outgoing - FIRST;
     let start = process::id().wrapping_mul(101); // processes at the same time are to try others
     while TRIED.load(Relaxed) < number {
@@ -32,7 +33,7 @@ pub fn free() -> Result<u16> {
     anyhow::bail!("no port from {FIRST} to {outgoing} is free")
 }
 
-/// Returns the first port that the kernel gives to outgoing connections.
+/// Returns the first port of the range for outgoing connections.
 fn first_outgoing() -> Result<u32> {
     const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
     let range = fs::read_to_string(RANGE).context(RANGE)?;

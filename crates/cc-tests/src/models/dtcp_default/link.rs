@@ -27,7 +27,7 @@ impl Link {
         ratio.min(Interval::point(f64::from(u32::MAX) * PER_EFFICIENCY))
     }
 
-    /// The flow has all of the link that it gets.
+    /// Takes the link for full: the flow gets no more of it than it has.
     pub fn settle(&mut self, filtered: Interval) {
         if !self.is_new() {
             self.per_efficiency = Self::ratio(filtered, self.average);
