@@ -99,7 +99,6 @@ TUNABLE(u32, g_permille, 500, 500, 0, 1000, "permille", "g of eq 7");
 TUNABLE_CHOICE(sinr_term, SINR_SHANNON, SINR_LITERAL, "shannon,literal,off", "how the SINR enters eq 7");
 TUNABLE(u32, sinr_gain_kbps, 1, 1, 0, 1000000, "kbit/s per dB", "weight of one dB where sinr_term is literal");
 CHOICE_WARNING(n_rule, "alg1", "N never falls until more than loss_permille of the segments are lost");
-CHOICE_WARNING(n_rule, "alg1", "N never falls until more than loss_permille of the segments are lost");
 TUNABLE_CHOICE(n_rule, RULE_EQ10, RULE_EQ10_PRINT, "eq10,alg1,eq10_print",
 	       "how N follows the estimate; alg1 never lowers N until losses exceed loss_permille");
 TUNABLE(u32, alpha_permille, 200, 200, 1, 1000, "permille", "alpha of eq 10: share of W wanted in the queue");
