@@ -10,7 +10,7 @@ use hotcc_testbed::netlab;
 use std::fs;
 use std::path::Path;
 
-const ALGORITHMS: [&str; 2] = ["westwoodp", "dtcp"];
+const ALGORITHMS: [&str; 2] = ["crest", "dtcp"];
 
 /// Congestion controls that the demo loaded; they are unloaded when the value is dropped.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! cannot load the algorithms.
 
 use super::Options;
+use super::difference::difference;
 use super::iperf::Measurements;
 use super::report::{Report, Row};
 use super::tools::Say;
@@ -27,8 +28,7 @@ const WRITTEN_SECONDS: f64 = 8.0;
 /// Keys of the scenario that `--seconds` stretches.
 const STRETCHED: [&str; 4] = ["duration_s", "start_s", "stop_s", "at_s"];
 /// Descriptions of flows whose names in the scenario are not clear enough.
-const CALLED: [(&str, &str); 2] =
-    [("tuned", "dtcp, tuned halfway"), ("swapped", "westwoodp, swapped for dtcp and back")];
+const CALLED: [(&str, &str); 2] = [("tuned", "dtcp, tuned halfway"), ("swapped", "dtcp, swapped for crest and back")];
 /// The flow during which the swaps happen.
 const SWAPPED: &str = "swapped";
 
@@ -73,6 +73,7 @@ pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Res
     let mut report =
         Report { kernel: results.manifest.kernel.clone(), lab: Some(why), path_has_delay: true, ..Report::default() };
     report.flows = run.flows.iter().map(row).collect();
+    report.difference = difference(&report.flows);
     judge(say, &mut report, &case.scenario, run, &series);
     say.line("");
     say.part(&report.text());
@@ -130,10 +131,7 @@ fn introduce(say: Say, kernel: &Kernel, scenario: &Scenario) {
     say.line(format!("\nHosts (network namespaces): {}, on Linux {}", names.join(" -- "), kernel.release));
     say.line(format!("  round-trip time without queueing: {} ms", base_rtt_ms(scenario)));
     say.line("  radio link to the last host: its rate follows a varying SINR, which is fed to dtcp");
-    say.line(format!("  {} s of virtual time, independent of this machine's load", scenario.duration_s.get_ref()));
-    say.line(
-        "  The figures below show that hotcc works, not which algorithm is better: a comparison needs many seeds.\n",
-    );
+    say.line(format!("  {} s of virtual time, independent of this machine's load\n", scenario.duration_s.get_ref()));
 }
 
 fn base_rtt_ms(scenario: &Scenario) -> f64 {
@@ -158,6 +156,8 @@ fn row(flow: &FlowSummary) -> Row {
         cc: flow.cc.clone(),
         mbit_per_s: flow.throughput_bps / 1e6,
         mean_rtt_ms: flow.rtt_ms.mean,
+        min_rtt_ms: flow.rtt_ms.min,
+        p95_rtt_ms: flow.rtt_ms.p95,
         retransmits: flow.retransmits,
         intervals: Vec::new(),
     };
@@ -200,11 +200,11 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
         !tuned.is_empty(),
         "the tunable `queue` of dtcp was set and read back during a flow".to_owned(),
     );
-    for new in ["dtcp", "westwoodp"] {
-        let swapped = event(&format!(" swap westwoodp -> {new}: "));
+    for new in ["crest", "dtcp"] {
+        let swapped = event(&format!(" swap dtcp -> {new}: "));
         let moved = swapped.rsplit(": ").next().and_then(|text| text.strip_suffix(" connections moved"));
         let moved = moved.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
-        let what = format!("{new} replaced the program of westwoodp under traffic: {moved} open connection(s) moved");
+        let what = format!("{new} replaced the program of dtcp under traffic: {moved} open connection(s) moved");
         report.add_fact(say, moved > 0, what);
     }
     let at = scenario.event.iter().filter(|e| e.swap.is_some()).map(|e| *e.at_s.get_ref());

@@ -1,6 +1,7 @@
 //! TCP flows, run by iperf3.
 
 use super::path::{Network, RECEIVER};
+use super::rtt::Recorder;
 use super::tools::create;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use hotcc_testbed::netlab::{Process, pause};
@@ -20,14 +21,15 @@ const INTERVAL_S: f64 = 0.25;
 #[derive(Debug)]
 pub struct Flow {
     client: Process,
+    recorder: Recorder,
     server: Process,
     report: PathBuf,
     seconds: u64,
     started: Instant,
 }
 
-/// iperf3's measurements of a flow.
-#[derive(Clone, Debug, Serialize)]
+/// Measurements of a flow: iperf3's, and those of its ACKs.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Measurements {
     /// Congestion control of the sender's socket at the end of the flow.
     pub cc: String,
@@ -35,6 +37,10 @@ pub struct Measurements {
     pub mbit_per_s: f64,
     /// Mean of the sender's smoothed RTT.
     pub mean_rtt_ms: f64,
+    /// Least RTT sample.
+    pub min_rtt_ms: f64,
+    /// 95th percentile of the RTT samples, one per ACK.
+    pub p95_rtt_ms: f64,
     /// Segments retransmitted.
     pub retransmits: u64,
     /// The flow's intervals.
@@ -73,8 +79,9 @@ impl Flow {
         let mut client = network.sender.command("iperf3");
         client.args(["--client", RECEIVER, "--congestion", cc, "--json"]);
         client.args(["--interval", &INTERVAL_S.to_string(), "--time", &seconds.to_string()]).stdout(create(&report)?);
+        let recorder = Recorder::start(cc, files)?;
         let client = Process::start(&mut client)?;
-        Ok(Self { client, server, report, seconds, started: Instant::now() })
+        Ok(Self { client, recorder, server, report, seconds, started: Instant::now() })
     }
 
     /// Returns the seconds since the flow was started.
@@ -99,7 +106,9 @@ impl Flow {
         }
         ensure!(status.success(), "iperf3 failed ({status})");
         self.server.wait(timeout)?; // so that the next flow finds the port free
-        parse_report(&report).ok_or_else(|| anyhow!("iperf3's report lacks a field: {text}"))
+        let rtt_ms = self.recorder.finish()?;
+        let measured = parse_report(&report).ok_or_else(|| anyhow!("iperf3's report lacks a field: {text}"))?;
+        Ok(Measurements { min_rtt_ms: rtt_ms.min, p95_rtt_ms: rtt_ms.p95, ..measured })
     }
 }
 
@@ -120,6 +129,7 @@ fn parse_report(report: &Value) -> Option<Measurements> {
         mean_rtt_ms: end["streams"][0]["sender"]["mean_rtt"].as_f64()? / 1e3,
         retransmits: end["sum_sent"]["retransmits"].as_u64()?,
         intervals: report["intervals"].as_array()?.iter().map(interval).collect::<Option<_>>()?,
+        ..Measurements::default()
     })
 }
 

@@ -4,10 +4,12 @@
 //! Every number that it prints was read from the kernel or from iperf3, and it has checked every claim that it prints.
 
 mod cleanup;
+mod difference;
 mod in_lab;
 mod iperf;
 mod path;
 mod report;
+mod rtt;
 mod scrape;
 mod tools;
 mod unfit;

@@ -1,5 +1,6 @@
 //! The results: flows, and verified facts.
 
+use super::difference::least_rtt_ms;
 use super::iperf::Measurements;
 use super::tools::Say;
 use serde::Serialize;
@@ -24,6 +25,8 @@ pub struct Report {
     pub path_has_delay: bool,
     /// The flows.
     pub flows: Vec<Row>,
+    /// The difference between crest and the other congestion controls, in one line.
+    pub difference: String,
     /// The verified claims.
     pub facts: Vec<Fact>,
 }
@@ -55,13 +58,18 @@ impl Report {
     #[must_use]
     pub fn text(&self) -> String {
         let width = self.flows.iter().map(|r| r.flow.chars().count()).max().unwrap_or(0).max(4);
-        let mut text =
-            format!("{:<width$}  {:>7}  {:>12}  {:>15}\n", "flow", "Mbit/s", "mean RTT ms", "retransmissions");
+        let least_ms = least_rtt_ms(&self.flows);
+        let mut text = format!(
+            "{:<width$}  {:>7}  {:>10}  {:>12}  {:>15}\n",
+            "flow", "Mbit/s", "p95 RTT ms", "p95 delay ms", "retransmissions"
+        );
         for Row { flow, measured: m } in &self.flows {
-            let (rate, rtt, retransmits) = (m.mbit_per_s, m.mean_rtt_ms, m.retransmits);
-            text += &format!("{flow:<width$}  {rate:>7.1}  {rtt:>12.1}  {retransmits:>15}\n");
+            let (rate, p95_ms, retransmits) = (m.mbit_per_s, m.p95_rtt_ms, m.retransmits);
+            let delay_ms = p95_ms - least_ms;
+            text += &format!("{flow:<width$}  {rate:>7.1}  {p95_ms:>10.1}  {delay_ms:>12.1}  {retransmits:>15}\n");
         }
-        text += "\n";
+        text += &format!("p95: of the RTT samples of all ACKs; delay: without the least RTT, {least_ms:.1} ms\n\n");
+        text += &format!("{}\n\n", self.difference);
         for fact in &self.facts {
             text += &format!("{}  {}\n", if fact.holds { "ok    " } else { "FAILED" }, fact.what);
         }

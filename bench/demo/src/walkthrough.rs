@@ -1,6 +1,7 @@
 //! The steps of the demo, in order.
 
 use super::cleanup::Loaded;
+use super::difference::difference;
 use super::iperf::{Flow, Measurements};
 use super::path::{self, DELAY_MS, Network, QUEUE_MS, RECEIVER, SENDER, Shaper};
 use super::report::{Report, Row};
@@ -64,13 +65,13 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
 
     say.line("\nLoad two algorithms");
     let mut loaded = Loaded::new(tools);
-    let westwoodp = loaded.load("westwoodp")?;
+    let crest = loaded.load("crest")?;
     let dtcp = loaded.load("dtcp")?;
 
     let mut walkthrough = Walkthrough { say, tools, files: files.path(), network: &network, report, seconds };
-    walkthrough.run_each(&westwoodp, &dtcp)?;
+    walkthrough.run_each(&crest, &dtcp)?;
     walkthrough.tune(&dtcp)?;
-    walkthrough.swap(&westwoodp, &dtcp)?;
+    walkthrough.swap(&dtcp, &crest)?;
 
     say.line("\nEnd");
     ensure!(feeder.ended()?.is_none(), "sinr-feeder ended unexpectedly");
@@ -86,9 +87,6 @@ fn print_setup(say: Say, network: &Network) {
     say.line(format!("  radio link: rate from a trace, queue of {QUEUE_MS} ms"));
     let why = if network.has_delay { "" } else { " (this kernel has no netem)" };
     say.line(format!("  path delay: {delay}{why}"));
-    say.line(
-        "  The figures below show that hotcc works, not which algorithm is better: use the lab to compare algorithms.",
-    );
 }
 
 /// Generates the trace of the radio link, and shows where its numbers come from.
@@ -132,18 +130,20 @@ fn wait_for_radio(trace: &Trace) -> Result<Instant> {
 }
 
 impl Walkthrough<'_> {
-    fn run_each(&mut self, westwoodp: &str, dtcp: &str) -> Result<()> {
+    fn run_each(&mut self, crest: &str, dtcp: &str) -> Result<()> {
         self.say.line(format!("\nOne flow each: {} s of iperf3 per congestion control", self.seconds));
-        for cc in ["cubic", "bbr", westwoodp, dtcp] {
+        for (flow, cc) in [("crest", crest), ("bbr", "bbr"), ("cubic", "cubic"), ("dtcp", dtcp)] {
             if !is_usable(cc)? {
-                self.say.line(format!("  {cc:<14} not available in this kernel"));
+                self.say.line(format!("  {flow:<5} not available in this kernel"));
                 continue;
             }
-            self.say.part(&format!("  {cc:<14} ..."));
+            self.say.part(&format!("  {flow:<5} ..."));
             let measured = Flow::start(self.network, cc, self.seconds, self.files)?.finish()?;
             self.say.line(format!(" {}", summary(&measured)));
-            self.add_flow(cc.to_owned(), cc, measured)?;
+            self.add_flow(flow.to_owned(), cc, measured)?;
         }
+        self.report.difference = difference(&self.report.flows);
+        self.say.line(format!("  {}", self.report.difference));
         let stats = closed_stats(dtcp)?;
         let AlgoStats { signal_fresh: fresh, signal_stale: stale, signal_absent: absent, .. } = stats;
         let what = format!("{dtcp} used the SINR in {fresh} decisions (too old in {stale}, absent in {absent})");
@@ -180,23 +180,23 @@ impl Walkthrough<'_> {
         self.add_flow(format!("{dtcp}, tuned halfway"), dtcp, measured)
     }
 
-    fn swap(&mut self, name: &str, dtcp: &str) -> Result<()> {
+    fn swap(&mut self, name: &str, crest: &str) -> Result<()> {
         let seconds = self.seconds * 2;
         self.say.line(format!("\nSwap {name} during a flow of {seconds} s, and roll back"));
         let quarter = seconds as f64 / 4.0;
         let flow = Flow::start(self.network, name, seconds, self.files)?;
         flow.wait_until(quarter)?;
         let swap_s = flow.elapsed_s();
-        self.tools.show(&format!("hotcc swap {name} dtcp --live"))?;
+        self.tools.show(&format!("hotcc swap {name} crest --live"))?;
         let swapped_s = flow.elapsed_s();
-        self.check_serving(name, "builtin:dtcp", 1)?;
+        self.check_serving(name, "builtin:crest", 1)?;
         // relative to now: on a busy machine, the commands may have taken longer than a quarter of the flow
         flow.wait_until(flow.elapsed_s() + quarter)?;
         let rollback_s = flow.elapsed_s();
         self.tools.show(&format!("hotcc rollback {name} --live"))?;
         let rolled_back_s = flow.elapsed_s();
-        self.check_serving(name, "builtin:westwoodp", 2)?;
-        self.scrape(name, dtcp)?;
+        self.check_serving(name, "builtin:dtcp", 2)?;
+        self.scrape(name, crest)?;
         let measured = flow.finish()?;
         let bytes = [
             measured.bytes_between(0.0, swap_s),
@@ -211,7 +211,7 @@ impl Walkthrough<'_> {
         );
         self.say.line("");
         self.report.add_fact(self.say, bytes.iter().all(|&b| b > 0), what);
-        self.add_flow(format!("{name}, swapped and back"), name, measured)
+        self.add_flow("dtcp, swapped for crest and back".to_owned(), name, measured)
     }
 
     /// Checks which object serves under `name`, and which version its sockets use.
@@ -231,13 +231,13 @@ impl Walkthrough<'_> {
         Ok(())
     }
 
-    fn scrape(&mut self, name: &str, dtcp: &str) -> Result<()> {
+    fn scrape(&mut self, name: &str, crest: &str) -> Result<()> {
         self.say.line("\nMetrics for Prometheus during the flow (selected lines, zeros omitted)");
         let exporter = Exporter::start(self.tools, self.files)?;
         check()?;
         self.say.line(format!("$ curl {}", exporter.url()));
         let page = exporter.scrape()?;
-        let labels = [name, dtcp].map(|cc| format!("cc=\"{cc}\""));
+        let labels = [name, crest].map(|cc| format!("cc=\"{cc}\""));
         let ours = |line: &str| labels.iter().any(|l| line.contains(l)) || line.contains(RECEIVER);
         let zero = |line: &str| line.ends_with(" 0") || line.ends_with(" 0.0");
         for start in SHOWN_METRICS {
@@ -245,8 +245,10 @@ impl Walkthrough<'_> {
                 self.say.line(format!("  {line}"));
             }
         }
-        let wanted =
-            [format!("hotcc_algorithm_swaps{{cc=\"{name}\"}} 2"), format!("hotcc_algorithm_loaded{{cc=\"{dtcp}\"}} 1")];
+        let wanted = [
+            format!("hotcc_algorithm_swaps{{cc=\"{name}\"}} 2"),
+            format!("hotcc_algorithm_loaded{{cc=\"{crest}\"}} 1"),
+        ];
         let holds = wanted.iter().all(|w| page.contains(w));
         let what = format!("the exporter's page ({} series) shows both algorithms and both swaps", page.len());
         self.report.add_fact(self.say, holds, what);
@@ -255,7 +257,7 @@ impl Walkthrough<'_> {
 }
 
 fn summary(m: &Measurements) -> String {
-    format!("{:.1} Mbit/s, mean RTT {:.1} ms, {} retransmissions", m.mbit_per_s, m.mean_rtt_ms, m.retransmits)
+    format!("{:.1} Mbit/s, p95 RTT {:.1} ms, {} retransmissions", m.mbit_per_s, m.p95_rtt_ms, m.retransmits)
 }
 
 /// Returns an algorithm's counters after all its flows have closed: a flow's counts are added when the flow is

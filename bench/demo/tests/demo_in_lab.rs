@@ -1,9 +1,12 @@
 //! The demo without root: it runs in the lab by itself, says so, and its claims hold.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/comparison.rs"]
+mod comparison;
 #[path = "../../cli/tests/common/machine.rs"]
 mod machine;
 
+use comparison::assert_compares_crest;
 use hotcc_lab::vm::DEFAULT_KERNEL;
 use hotcc_testbed::kernel::skipped;
 use machine::stock_kernel;
@@ -54,16 +57,16 @@ fn without_root_the_demo_runs_in_the_lab() {
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("In the lab") && text.contains("needs root"), "{text}");
-    assert!(text.contains("swap westwoodp -> dtcp: 1 connections moved"), "{text}");
+    assert!(text.contains("swap dtcp -> crest: 1 connections moved"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["kernel"], *kernel.release);
     assert!(report["lab"].as_str().unwrap().contains("root"), "{report}");
-    let flows = report["flows"].as_array().unwrap();
-    assert!(flows.len() >= 4, "{report}");
-    for flow in flows {
+    assert_compares_crest(&report, &text);
+    for flow in report["flows"].as_array().unwrap() {
         assert!(flow["mbit_per_s"].as_f64().unwrap() > 1.0, "{flow}");
         assert!(flow["mean_rtt_ms"].as_f64().unwrap() > 40.0, "{flow}");
+        assert!(flow["p95_rtt_ms"].as_f64() > flow["mean_rtt_ms"].as_f64(), "{flow}");
     }
     assert!(report["facts"].as_array().unwrap().iter().all(|fact| fact["holds"] == true), "{report}");
 }

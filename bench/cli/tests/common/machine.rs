@@ -82,7 +82,7 @@ pub fn names(directory: &str) -> impl Iterator<Item = PathBuf> {
 /// Returns what a run could leave in the kernel: network namespaces whose names begin with `prefix`, pins, congestion
 /// controls, radio links.
 pub fn traces_in_the_kernel(prefix: &str) -> BTreeSet<String> {
-    let ours = |name: &str| ["dtcp", "westwoodp"].iter().any(|algorithm| name.ends_with(algorithm));
+    let ours = |name: &str| ["crest", "dtcp", "westwoodp"].iter().any(|algorithm| name.ends_with(algorithm));
     let namespaces = names("/run/netns").filter(|p| p.to_string_lossy().contains(&format!("/{prefix}")));
     let pins = names("/sys/fs/bpf/hotcc").chain(names("/sys/fs/bpf/hotcc/algo").filter(|p| ours(&p.to_string_lossy())));
     let mut found: BTreeSet<String> = namespaces.chain(pins).map(|p| p.display().to_string()).collect();
