@@ -54,7 +54,7 @@ lint: && (clang-format "--dry-run" "-Werror") shellcheck
 fmt: && (clang-format "-i")
     cargo fmt --all
 
-# Run the demo: load algorithms, and swap them under running traffic.
+# Run the demo: crest beside bbr, cubic and dtcp on a link whose rate changes, then tune and swap under running traffic.
 demo *args: build
     cargo run --release -p hotcc-demo --bin hotcc-demo -- {{ args }}
 

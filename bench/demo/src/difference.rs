@@ -5,7 +5,7 @@ use super::report::Row;
 /// The flow that is compared.
 const SUBJECT: &str = "crest";
 /// The flows that it is compared with, in this order.
-pub(super) const PEERS: [&str; 3] = ["bbr", "cubic", "dtcp"];
+const PEERS: [&str; 3] = ["bbr", "cubic", "dtcp"];
 /// Shorter delays print as 0.0 ms, so a ratio to them is not meaningful.
 const LEAST_DELAY_MS: f64 = 0.05;
 
@@ -18,22 +18,26 @@ pub(super) fn least_rtt_ms(flows: &[Row]) -> f64 {
 pub(super) fn difference(flows: &[Row]) -> String {
     let find = |name: &str| flows.iter().find(|row| row.flow == name).map(|row| &row.measured);
     let Some(subject) = find(SUBJECT) else { return format!("no comparison: there is no flow of {SUBJECT}") };
+    let peers = PEERS.into_iter().filter_map(|name| Some((name, find(name).filter(|peer| peer.mbit_per_s > 0.0)?)));
     let least_ms = least_rtt_ms(flows);
-    let with = |name: &str| {
-        let peer = find(name).filter(|peer| peer.mbit_per_s > 0.0)?;
+    let mut line = String::new();
+    for (name, peer) in peers {
+        // the first part names what is compared
+        let (start, throughput, delay) =
+            if line.is_empty() { (": ", " throughput", " of its p95 delay") } else { ("; ", "", "") };
         let percent = 100.0 * subject.mbit_per_s / peer.mbit_per_s;
+        line += &format!("{start}{percent:.0} % of {name}'s{throughput} at ");
         let (own_ms, peer_ms) = (subject.p95_rtt_ms - least_ms, peer.p95_rtt_ms - least_ms);
-        Some(if peer_ms < LEAST_DELAY_MS {
-            format!("{percent:.0} % of {name}'s throughput at a p95 delay of {own_ms:.1} ms instead of {peer_ms:.1} ms")
+        line += &if peer_ms < LEAST_DELAY_MS {
+            format!("{own_ms:.1} instead of {peer_ms:.1} ms of p95 delay")
         } else {
-            format!("{percent:.0} % of {name}'s throughput at {:.2} of its p95 delay", own_ms / peer_ms)
-        })
-    };
-    let compared: Vec<String> = PEERS.into_iter().filter_map(with).collect();
-    if compared.is_empty() {
+            format!("{:.2}{delay}", own_ms / peer_ms)
+        };
+    }
+    if line.is_empty() {
         return format!("no comparison: there is no flow beside that of {SUBJECT}");
     }
-    format!("{SUBJECT}: {}", compared.join("; "))
+    format!("{SUBJECT}{line}")
 }
 
 #[cfg(test)]
@@ -62,8 +66,8 @@ mod tests {
             row("cubic", 50.0, 80.0),
             row("crest", 40.0, 26.0),
         ];
-        let expected = "crest: 80 % of cubic's throughput at 0.10 of its p95 delay; \
-            200 % of dtcp's throughput at a p95 delay of 6.0 ms instead of 0.0 ms";
+        let expected = "crest: 80 % of cubic's throughput at 0.10 of its p95 delay; 200 % of dtcp's at 6.0 instead of 0.0 ms of \
+            p95 delay";
         assert_eq!(difference(&flows), expected);
     }
 

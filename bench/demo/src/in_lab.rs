@@ -200,11 +200,12 @@ fn judge(say: Say, report: &mut Report, scenario: &Scenario, run: &RunSummary, s
         !tuned.is_empty(),
         "the tunable `queue` of dtcp was set and read back during a flow".to_owned(),
     );
-    for new in ["crest", "dtcp"] {
+    for (new, old) in [("crest", "dtcp"), ("dtcp", "crest")] {
         let swapped = event(&format!(" swap dtcp -> {new}: "));
         let moved = swapped.rsplit(": ").next().and_then(|text| text.strip_suffix(" connections moved"));
         let moved = moved.and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
-        let what = format!("{new} replaced the program of dtcp under traffic: {moved} open connection(s) moved");
+        let what =
+            format!("{new} replaced {old} under the name dtcp and under traffic: {moved} open connection(s) moved");
         report.add_fact(say, moved > 0, what);
     }
     let at = scenario.event.iter().filter(|e| e.swap.is_some()).map(|e| *e.at_s.get_ref());

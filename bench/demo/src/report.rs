@@ -68,8 +68,13 @@ impl Report {
             let delay_ms = p95_ms - least_ms;
             text += &format!("{flow:<width$}  {rate:>7.1}  {p95_ms:>10.1}  {delay_ms:>12.1}  {retransmits:>15}\n");
         }
-        text += &format!("p95: of the RTT samples of all ACKs; delay: without the least RTT, {least_ms:.1} ms\n\n");
-        text += &format!("{}\n\n", self.difference);
+        text += &format!("p95: of the RTT samples of all ACKs; delay: beyond the least RTT, {least_ms:.2} ms\n\n");
+        text += &format!("{}\n", self.difference);
+        if !self.path_has_delay {
+            text +=
+                "On this path, all delay is queueing: the kernel has no netem. `--lab` adds a path delay of 40 ms.\n";
+        }
+        text += "\n";
         for fact in &self.facts {
             text += &format!("{}  {}\n", if fact.holds { "ok    " } else { "FAILED" }, fact.what);
         }

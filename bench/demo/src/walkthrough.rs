@@ -142,8 +142,6 @@ impl Walkthrough<'_> {
             self.say.line(format!(" {}", summary(&measured)));
             self.add_flow(flow.to_owned(), cc, measured)?;
         }
-        self.report.difference = difference(&self.report.flows);
-        self.say.line(format!("  {}", self.report.difference));
         let stats = closed_stats(dtcp)?;
         let AlgoStats { signal_fresh: fresh, signal_stale: stale, signal_absent: absent, .. } = stats;
         let what = format!("{dtcp} used the SINR in {fresh} decisions (too old in {stale}, absent in {absent})");
@@ -155,6 +153,7 @@ impl Walkthrough<'_> {
     fn add_flow(&mut self, flow: String, cc: &str, measured: Measurements) -> Result<()> {
         ensure!(measured.cc == cc, "iperf3's socket ended on {}, expected {cc}", measured.cc);
         self.report.flows.push(Row { flow, measured });
+        self.report.difference = difference(&self.report.flows);
         Ok(())
     }
 
