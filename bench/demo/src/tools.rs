@@ -76,15 +76,10 @@ impl Tools {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Prints a command line, and starts it in the background as `start` does.
+    /// Starts a command line in the background, in the directory `files`, and prints it. Its stdout goes to the file
+    /// `out` in that directory.
     pub fn background(&self, line: &str, files: &Path, out: &str) -> Result<Process> {
         self.say.line(format!("$ {line} &"));
-        self.start(line, files, out)
-    }
-
-    /// Starts a command line in the background, in the directory `files`. Its stdout goes to the file `out` in that
-    /// directory.
-    pub fn start(&self, line: &str, files: &Path, out: &str) -> Result<Process> {
         let mut words = line.split_whitespace();
         let mut command = quiet(&self.program(words.next().unwrap_or_default()));
         command.args(words).current_dir(files).stdout(create(&files.join(out))?).stderr(Stdio::inherit());

@@ -210,7 +210,7 @@ impl Walkthrough<'_> {
         );
         self.say.line("");
         self.report.add_fact(self.say, bytes.iter().all(|&b| b > 0), what);
-        self.add_flow("dtcp, swapped for crest and back".to_owned(), name, measured)
+        self.add_flow(format!("{name}, swapped for crest and back"), name, measured)
     }
 
     /// Checks which object serves under `name`, and which version its sockets use.

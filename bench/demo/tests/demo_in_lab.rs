@@ -63,6 +63,8 @@ fn without_root_the_demo_runs_in_the_lab() {
     assert_eq!(report["kernel"], *kernel.release);
     assert!(report["lab"].as_str().unwrap().contains("root"), "{report}");
     assert_compares_crest(&report, &text);
+    let p95_rtt_ms = |at: usize| report["flows"][at]["p95_rtt_ms"].as_f64().unwrap();
+    assert!(p95_rtt_ms(0) < p95_rtt_ms(1), "crest's queue is not shorter than BBR's: {report}");
     for flow in report["flows"].as_array().unwrap() {
         assert!(flow["mbit_per_s"].as_f64().unwrap() > 1.0, "{flow}");
         assert!(flow["mean_rtt_ms"].as_f64().unwrap() > 40.0, "{flow}");

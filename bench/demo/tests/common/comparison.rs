@@ -26,6 +26,5 @@ pub fn assert_compares_crest(report: &Value, text: &str) {
     // CUBIC fills the queue on every path
     let ratio = delay_ms(&flows[0]) / delay_ms(&flows[2]);
     assert!(line.contains(&format!("cubic's at {ratio:.2};")), "{line}: {report}");
-    assert!(ratio < 1.0, "{line}: {report}");
     assert!(table.contains(line), "{text}");
 }
