@@ -130,7 +130,7 @@ fn introduce(say: Say, kernel: &Kernel, scenario: &Scenario) {
     let names: Vec<&str> = scenario.host.iter().map(|h| h.name.get_ref().as_str()).collect();
     say.line(format!("\nHosts (network namespaces): {}, on Linux {}", names.join(" -- "), kernel.release));
     say.line(format!("  round-trip time without queueing: {} ms", base_rtt_ms(scenario)));
-    say.line("  radio link to the last host: its rate follows a varying SINR, which is fed to dtcp");
+    say.line("  radio link to the last host: its rate follows a varying SINR, which crest and dtcp read");
     say.line(format!("  {} s of virtual time, independent of this machine's load\n", scenario.duration_s.get_ref()));
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// Demonstrate hotcc on this machine in about a minute: crest beside bbr, cubic and dtcp on a link whose rate changes
 ///
 /// The demo measures the throughput and p95 delay of each, tunes and swaps one under traffic, verifies each claim it
-/// prints, and leaves nothing behind. It feeds the SINR of a radio link to the algorithms. It creates three network
+/// prints, and leaves nothing behind. crest and dtcp also read the SINR of the link. The demo creates three network
 /// namespaces and loads algorithms under unused names only; it removes all of them, also after Ctrl-C. Without root, or if
 /// the kernel cannot load algorithms, it runs in the lab: a stock kernel in QEMU.
 ///

@@ -57,7 +57,9 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     report.path_has_delay = network.has_delay;
     print_setup(say, &network);
 
-    say.line("\nThe radio: a phone alternates between line of sight and no line of sight; algorithms read its SINR");
+    say.line(
+        "\nThe radio: a phone alternates between line of sight and no line of sight; crest and dtcp read its SINR",
+    );
     let trace = generate_trace(tools, files.path())?;
     let mut feeder = start_feeder(tools, files.path())?;
     let start = wait_for_radio(&trace)?;
