@@ -4,7 +4,7 @@
  * whose queue it is, and W's growth against other flows. For `crest`.
  *
  * Flows of crest that share a link also leave a queue. COMPETE is a trial until a loss shows that the queue was full.
- * Until then W grows by an eighth per round, but the queue at most by half. After four probes without such a loss, the
+ * Until then W grows by an eighth per round, but the queue at most by half. After three tests without such a loss, the
  * flow concludes that flows of crest caused the queue, and the next trial needs a queue that stands twice as long.
  * After the first loss, W keeps growing at that rate, and shrinks by a tenth per loss, until a probe shows that a
  * quarter of the queue is this flow's. Then it follows CUBIC. Otherwise a newcomer would need minutes to get its share

@@ -394,13 +394,16 @@ fn a_longer_path_is_not_taken_for_a_rival() {
 fn crest_stops_competing_for_a_queue_that_never_fills() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::competing(&algo);
-    let mut rounds = 0;
+    let (mut rounds, mut tests) = (0, 0);
     while connection.state("doubt") == 0 {
         let rtt = 80_000 + i64::from(rounds % 7) * 1500; // W has no measurable effect
+        let before = connection.state("phase");
         connection.ack(rtt as u64, 50, 50, rtt);
+        tests += u32::from(before == COMPETE && connection.state("phase") == RECHECK);
         rounds += 1;
         assert!(rounds < 200, "phase {}", connection.state("phase"));
     }
+    assert_eq!(tests, 3);
     assert_eq!((connection.state("rivals"), connection.state("filled")), (0, 0));
 }
 

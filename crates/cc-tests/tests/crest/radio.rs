@@ -11,6 +11,7 @@ const CAPACITY: u64 = 2;
 #[derive(Clone, Copy, Default)]
 struct RawReading {
     sinr_db: Option<f64>,
+    average_db: f64,
     capacity: Option<(f64, bool)>,
     cell: u32,
     age_ms: u32,
@@ -20,7 +21,8 @@ impl Connection<'_> {
     /// Writes a reading to the radio map.
     fn publish(&self, algo: &HostAlgo, raw: RawReading) {
         let time_ms = (self.view.now_us / 1000) as u32 - raw.age_ms;
-        let sinr = |db: f64| PackedSinr { sinr_q8_db: (db * 256.0) as i16, average_q8_db: 0, time_ms }.pack();
+        let q8 = |db: f64| (db * 256.0) as i16;
+        let sinr = |db| PackedSinr { sinr_q8_db: q8(db), average_q8_db: q8(raw.average_db), time_ms }.pack();
         let capacity = raw.capacity.and_then(|(bps, derived)| Capacity::new(bps, derived, time_ms));
         algo.set_radio_line(Some(RadioLine {
             sinr: raw.sinr_db.map_or(0, sinr),
@@ -110,6 +112,22 @@ fn the_weight_of_a_capacity_follows_its_accuracy() {
     };
     assert!(weight(false) > 100, "{}", weight(false));
     assert!(weight(true) < 60, "{}", weight(true));
+}
+
+/// crest reads the SINR, and not the average that the feeder publishes with it.
+#[test]
+fn a_forged_average_has_no_effect() {
+    let window = |average_db: f64, from_db: f64| {
+        let algo = HostAlgo::load("crest");
+        let mut connection = Connection::cruising(&algo);
+        for i in 0..40 {
+            let sinr_db = Some(from_db + f64::from(i % 7));
+            connection.slices(&algo, 1, 100, RawReading { sinr_db, average_db, ..RawReading::default() });
+        }
+        connection.state("window")
+    };
+    assert_eq!(window(0.0, 10.0), window(10.0, 10.0));
+    assert_ne!(window(10.0, 0.0), window(10.0, 10.0), "the SINR has one");
 }
 
 #[test]
