@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Scenarios without CUBIC or without BBR, and the reason.
-const WITHOUT: [(&str, &str); 15] = [
+const WITHOUT: [(&str, &str); 16] = [
     ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
     ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
     ("arwa-limits", "values of a tunable, against each other"),
@@ -24,6 +24,10 @@ const WITHOUT: [(&str, &str); 15] = [
     ("crest-generated", "gates against BBR, as crest-alone"),
     ("crest-handover", "gates of time; BBR shows what the path allows"),
     ("crest-rates", "gates of crest's own phases and queue; no algorithm is compared"),
+    (
+        "crest-wrong",
+        "crest with a right and a wrong SINR, and without; crest-generated and crest-recorded have the peers",
+    ),
     ("signal-age", "readings of several kinds, of which CUBIC and BBR know nothing; dtcp-signal has the peers"),
 ];
 
