@@ -1,5 +1,6 @@
 //! Gates: limits on an algorithm's figures (`[[expected]]` with `gate`), compared with the runs of its scenario.
 
+mod cases;
 pub mod dossier;
 mod page;
 
@@ -107,7 +108,13 @@ struct Figure<'a> {
     excess: f64,
 }
 
-fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&str, &str)>) -> Option<GateResult> {
+/// Returns a gate as the scenario has it, and its limits in each case that it is about. `None` if it is not a gate, or is
+/// about no case.
+fn limits_of<'a>(
+    place: usize,
+    cases: &'a [Case],
+    only: Option<(&str, &str)>,
+) -> Option<(Expected, BTreeMap<&'a Swept, Gate>)> {
     // limits may be swept; the rest is the same in each case
     let of_case = |case: &Case| {
         let mut expected = case.scenario.expected[place].get_ref().clone();
@@ -123,17 +130,19 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
             _ => None,
         })
         .collect();
+    (!limits.is_empty()).then_some((expected, limits))
+}
+
+fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&str, &str)>) -> Option<GateResult> {
+    let (expected, limits) = limits_of(place, cases, only)?;
     let gate = limits.values().next()?.clone();
     let concerned = || cases.iter().filter(|case| limits.contains_key(&case.values));
     let all = concerned().map(|case| case.scenario.seeds.len()).sum();
 
     let found = means(&expected, results);
     let done = found.values().map(|(_, seeds)| seeds).sum();
-    let own = means(&Expected { over: BTreeMap::new(), ..expected.clone() }, results);
-    let is_exempt = |case: &Swept| {
-        let least = limits.get(case).and_then(|gate| gate.or_at_most);
-        least.is_some_and(|least| own.get(case).is_some_and(|(own, _)| *own <= least))
-    };
+    let own = own_figures(&expected, results);
+    let is_exempt = |case: &Swept| is_exempt(case, &limits, &own);
     let of_cases: Vec<Figure<'_>> = match gate.of {
         Of::Median => median(&found.values().map(|(value, _)| *value).collect::<Vec<_>>())
             .into_iter()
@@ -172,6 +181,17 @@ fn means<'a>(expected: &Expected, results: &'a Results) -> BTreeMap<&'a Swept, (
         by_case.entry(&run.case).or_default().push(value);
     }
     by_case.into_iter().map(|(case, v)| (case, (v.iter().sum::<f64>() / v.len() as f64, v.len()))).collect()
+}
+
+/// Returns each case's mean of the figure itself, where the gate is about a ratio.
+fn own_figures<'a>(expected: &Expected, results: &'a Results) -> BTreeMap<&'a Swept, (f64, usize)> {
+    means(&Expected { over: BTreeMap::new(), ..expected.clone() }, results)
+}
+
+/// Returns whether the figure itself is small enough that the limits do not apply.
+fn is_exempt(case: &Swept, limits: &BTreeMap<&Swept, Gate>, own: &BTreeMap<&Swept, (f64, usize)>) -> bool {
+    let least = limits.get(case).and_then(|gate| gate.or_at_most);
+    least.is_some_and(|least| own.get(case).is_some_and(|(own, _)| *own <= least))
 }
 
 fn excess(value: f64, gate: &Gate) -> f64 {

@@ -1,9 +1,9 @@
 //! A document's table of gates.
 
-use super::{GateResult, judge};
+use super::{GateResult, cases, judge};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use hotcc_lab::plural::counted;
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 const BEGIN: &str = "<!-- gates: ";
 const END: &str = "<!-- end of gates -->\n";
+/// Asks for the figures of each case.
+const CASES: &str = "cases";
 const COLUMNS: [&str; 5] = ["gate", "limit", "figure", "verdict", "scenario"];
 const VERDICT: usize = 3;
 const SCENARIO: usize = 4;
@@ -22,13 +24,18 @@ type Row = Vec<String>;
 /// the scenarios `NAME-…`, as judged from `results/NAME-…/BACKEND…`. BACKEND is `simulator`, or a kernel such as
 /// `6.12`. Rows of scenarios without results stay unchanged.
 ///
+/// `<!-- gates: SCENARIO BACKEND cases -->` marks a part for the figures of each case of one scenario.
+///
 /// # Errors
 /// A part has no end, or results cannot be read.
 pub fn refreshed(document: &str, results: &Path) -> Result<String> {
-    replaced(document, BEGIN, END, |mark, old| {
-        let (name, backend) =
-            mark.split_once(' ').with_context(|| format!("`{BEGIN}{mark} -->`: expected NAME BACKEND"))?;
-        Ok(part(old, &results_of(name, backend, results)?))
+    replaced(document, BEGIN, END, |mark, old| match mark.split(' ').collect::<Vec<_>>()[..] {
+        [name, backend] => Ok(part(old, &results_of(name, backend, results)?)),
+        [scenario, backend, CASES] => {
+            let directory = latest(&results.join(scenario), backend);
+            directory.map_or_else(|| Ok(old.to_owned()), |directory| cases::part(&directory))
+        }
+        _ => bail!("`{BEGIN}{mark} -->`: expected NAME BACKEND, or SCENARIO BACKEND {CASES}"),
     })
 }
 
@@ -48,20 +55,25 @@ pub(super) fn name_of(directory: &Path) -> String {
 
 /// Returns the directories `results/NAME-.../BACKEND...`: one for each scenario with results.
 pub(super) fn directories(name: &str, backend: &str, results: &Path) -> Vec<PathBuf> {
-    let below = |path: &Path, prefix: &str| {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        let mut found: Vec<_> = entries
-            .map(|e| e.path())
-            .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix)))
-            .collect();
-        found.sort();
-        found
-    };
     // results that were moved away when their scenario changed are in a directory with a number: crest-loss.1
     let scenarios = below(results, &format!("{name}-")).into_iter().filter(|path| path.extension().is_none());
-    let latest =
-        |scenario: PathBuf| below(&scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists());
-    scenarios.filter_map(latest).collect()
+    scenarios.filter_map(|scenario| latest(&scenario, backend)).collect()
+}
+
+/// Returns the directory of a scenario's latest results on a kernel of a series, or in the simulator.
+fn latest(scenario: &Path, backend: &str) -> Option<PathBuf> {
+    below(scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists())
+}
+
+/// Returns the entries of a directory whose names begin with `prefix`, sorted.
+fn below(path: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .map(|e| e.path())
+        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix)))
+        .collect();
+    found.sort();
+    found
 }
 
 fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {

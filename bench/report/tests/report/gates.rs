@@ -97,3 +97,31 @@ fn a_document_keeps_rows_of_scenarios_without_results() {
     assert_eq!(refreshed(&new, scratch.path()).unwrap(), new, "a second time changes nothing");
     assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
 }
+
+#[test]
+fn a_document_shows_each_case_with_its_limit() {
+    let scratch = tempfile::tempdir().unwrap();
+    let delay = "metric = \"queue_delay_p95_ms\"\n";
+    let gates = format!(
+        "gate = \"delay\"\n{delay}at_most = \"$path.limit\"\n\
+         [[expected]]\nsource = \"this project\"\ncase = {{ cc = \"crest\" }}\nover = {{ cc = \"bbr\" }}\n\
+         gate = \"against BBR\"\n{delay}of = \"median\"\nat_most = 0.3"
+    );
+    results(&scratch.path().join("x-alone/simulator"), &[24.0, 28.0], &gates);
+    let document = "a\n<!-- gates: x-alone simulator cases -->\nstale\n<!-- end of gates -->\nb\n";
+    let new = refreshed(document, scratch.path()).unwrap();
+    let cells: Vec<String> = new.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let rows: Vec<&String> = cells.iter().filter(|line| line.starts_with('|') && !line.contains("---")).collect();
+    assert_eq!(
+        rows,
+        [
+            "| case | delay, ms | against BBR |",
+            "| path=a | 6 (at most 8) | 0.2 |",
+            "| path=b | **12** (at most 9) | 0.4 |",
+        ]
+    );
+    assert!(new.contains("Simulated, not measured on a kernel. 2 cases;") && !new.contains("stale"), "{new}");
+    assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
+    let invalid = document.replace(" cases", " case");
+    assert!(refreshed(&invalid, scratch.path()).unwrap_err().to_string().contains("expected NAME BACKEND"));
+}
