@@ -1,15 +1,25 @@
-//! crest's window and its use of the radio's signal against the f64 model, slice by slice, through random connections.
+//! crest's window, its use of the radio's signal, and its rules per round against the f64 model, slice by slice, through
+//! random connections.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "crest_model/rounds.rs"]
+mod rounds;
 
 use hotcc_abi::radio::{Capacity, PackedSinr};
 use hotcc_cc_tests::models::crest::{Signal, Slice, WayBack};
 use hotcc_cc_tests::random::Random;
 use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, RadioLine, RateSample, View};
+use hotcc_testbed::soak;
+use rounds::{Measured, RoundCounts};
 
 const START: u64 = 0;
 const CRUISE: u64 = 1;
 const CWR: u8 = 2;
 const MSS: u32 = 1448;
+/// The largest receive window (RFC 7323).
+const RECEIVE_WINDOW_MAX: u64 = 1 << 30;
+/// The rate of 100 Gbit/s, segments/s.
+const FASTEST: f64 = 100e9 / 8.0 / MSS as f64;
 /// The receiver's clock when the sender's is 0.
 const RECEIVER_START_MS: u32 = 4_000_000_000;
 /// Error of several logarithms; the square root of W has two.
@@ -30,7 +40,8 @@ impl Connection<'_> {
     fn ack(&mut self, sample: &RateSample) {
         self.view.delivered += sample.acked_sacked;
         self.view.snd_una = self.view.snd_una.wrapping_add(sample.acked_sacked * MSS);
-        self.view.snd_nxt = self.view.snd_una.wrapping_add(self.view.snd_cwnd * MSS);
+        let in_flight = (u64::from(self.view.snd_cwnd) * u64::from(MSS)).min(RECEIVE_WINDOW_MAX);
+        self.view.snd_nxt = self.view.snd_una.wrapping_add(in_flight as u32);
         self.flow.set(&self.view);
         self.flow.cong_control(sample);
         self.view = self.flow.get(&self.view);
@@ -136,6 +147,7 @@ struct Counts {
     forecasts: u32,
     /// Slices in which the forecast's weight was more than a half.
     believed: u32,
+    rounds: RoundCounts,
 }
 
 /// Runs one connection, whose radio gives the `usual` kind of readings, and checks each slice.
@@ -156,31 +168,37 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     flow.set(&view);
     flow.init();
     let mut connection = Connection { view: flow.get(&view), flow };
-    let mut rate = random.scale(100.0, 100_000.0);
+    let most_rate = if random.once_in(4) { FASTEST } else { 100_000.0 };
+    let mut rate = random.scale(100.0, most_rate);
     let mut counts = Counts::default();
     let is_wrong = random.once_in(3);
     let marked_once_in = if random.once_in(3) { 2 } else { 50 };
     let mut coming = [rate; 5];
     let waits_once_in = if random.once_in(2) { 2 } else { 1000 };
+    let is_policed = random.once_in(4);
     let (mut slice_us, mut slice_acked) = (0, 0);
-    for _ in 0..400 {
-        rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, 1e6);
+    for step in 0..400 {
+        rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, most_rate.max(1e6));
         coming.rotate_left(1);
         coming[4] = rate;
         let said = RawReading::draw(&mut random, usual, rate, is_wrong);
         // the segments that arrive now were served two slices ago
         let rate = if usual == 0 { rate } else { coming[2] };
         let elapsed_us = (base_us / 4).max(8000) + random.between(0, 3000);
-        let queue_us = if random.once_in(3) { 0 } else { random.scale(100.0, 2.0 * base_us as f64) as u64 };
+        let no_queue = if is_policed { !random.once_in(300) } else { random.once_in(3) };
+        let queue_us = if no_queue { 0 } else { random.scale(100.0, 2.0 * base_us as f64) as u64 };
         let wait_us = if random.once_in(waits_once_in) { random.scale(100.0, base_us as f64) as u64 } else { 0 };
         let rtt_us = base_us + queue_us + wait_us;
         let acked = ((rate * elapsed_us as f64 / 1e6) as u32).max(4);
-        if random.once_in(20) {
+        if is_policed && step / 50 % 3 != 2 {
+            connection.view.lost += (f64::from(acked) * random.scale(0.01, 0.1)) as u32;
+        } else if random.once_in(20) {
             connection.view.lost += random.between(1, u64::from(acked)) as u32;
         }
         if connection.flow.private("phase") != START && random.once_in(marked_once_in) {
-            connection.flow.set_state(CWR);
+            connection.mark(&mut counts.rounds);
         }
+        let rounds_before = connection.rounds();
         let before = [
             "window",
             "burst",
@@ -220,7 +238,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let base_before_us = if base_before == 0.0 { rtt_us as f64 } else { base_before };
         let queue_ms = (rtt_us as f64 - base_before_us).max(0.0) / 1e3;
         let (wait_ms, sure) = WayBack { queue_ms, elapsed_ms: slice_us as f64 / 1e3, ..way_back }.wait_ms();
-        let (elapsed_s, acked) = (slice_us as f64 / 1e6, slice_acked);
+        let (elapsed_s, acked, is_whole) = (slice_us as f64 / 1e6, slice_acked, slice_us == elapsed_us);
         (slice_us, slice_acked) = (0, 0);
         let forecast = connection.judge_signal(signal, heard, f64::from(acked) / elapsed_s);
         counts.forecasts += u32::from(forecast.is_some());
@@ -229,15 +247,23 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             counts.unsure += 1; // a tick of 64 us decided
             continue;
         }
+        // two points in time are known to a tick of 64 us
+        let error_s = if wait_ms > 0.0 { 128e-6 } else { 0.0 };
+        let flight_rate = f64::from(delivered) / (rtt_us as f64 / 1e6);
+        let rtt_s = rtt_us as f64 / 1e6 - wait_ms / 1e3;
+        if !is_whole {
+            continue; // the least RTT may be that of an earlier ACK
+        }
+        connection.judge_rounds(&rounds_before, Measured { rtt_s, error_s, flight_rate }, &mut counts.rounds);
         if !cruised || connection.flow.private("phase") != CRUISE {
             continue;
         }
         let slice = Slice {
-            flight_rate: f64::from(delivered) / (rtt_us as f64 / 1e6),
+            flight_rate,
             own_rate: f64::from(acked) / elapsed_s,
             recent_rate: (f64::from(acked) + last_delivered) / (elapsed_s + last_time * 64e-6),
             elapsed_s,
-            rtt_s: rtt_us as f64 / 1e6 - wait_ms / 1e3,
+            rtt_s,
             base_s: connection.state("base_us") / 1e6,
             wait_s: f64::max(wait_ms / 1e3, wait * 64e-6 * 7.0 / 8.0),
             window: window / 256.0,
@@ -249,8 +275,6 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             forecast,
         };
         let got = connection.state("window") / 256.0;
-        // two points in time are known to a tick of 64 us
-        let error_s = if wait_ms > 0.0 { 128e-6 } else { 0.0 };
         let expected = [-error_s, 0.0, error_s].map(|error_s| {
             Slice { rtt_s: slice.rtt_s - error_s, wait_s: slice.wait_s + error_s, ..slice }.window_after()
         });
@@ -295,8 +319,11 @@ impl Connection<'_> {
 fn the_window_and_the_signal_are_the_models_through_random_connections() {
     let algo = HostAlgo::load("crest");
     let mut all = [Counts::default(); 3];
-    for seed in 0..300 {
+    let mut rounds = RoundCounts::default();
+    let seeds = soak::seeds(0, 300);
+    for seed in seeds.clone() {
         let (usual, one) = (seed % 3, apply(&algo, seed, seed % 3));
+        rounds.add(one.rounds);
         let sum = &mut all[usual as usize];
         sum.windows += one.windows;
         sum.grown += one.grown;
@@ -307,10 +334,13 @@ fn the_window_and_the_signal_are_the_models_through_random_connections() {
         sum.believed += one.believed;
     }
     for (counts, usual) in all.into_iter().zip(["nothing", "SINR", "capacity"]) {
-        let Counts { windows, grown, marked, waited, unsure, forecasts, believed } = counts;
+        let Counts { windows, grown, marked, waited, unsure, forecasts, believed, rounds: _ } = counts;
         println!("{usual}: {counts:?}");
         assert!(windows > 8000 && grown > 30 && marked > 500 && waited > 500, "{usual}: {counts:?}");
         assert!(unsure * 1000 < windows, "{usual}: {counts:?}");
         assert!(usual == "nothing" || (forecasts > 5000 && believed > 500), "{usual}: {counts:?}");
     }
+    println!("{rounds:?}");
+    rounds.assert_enough();
+    soak::report(&format!("crest: {} connections agree", seeds.count()));
 }

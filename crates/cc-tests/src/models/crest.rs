@@ -35,6 +35,8 @@ pub struct Slice {
 }
 
 const TARGET_S: f64 = 0.005;
+/// 2^30 in units of 1/256 segments.
+const MOST_SEGMENTS: f64 = 4_194_304.0;
 
 impl Slice {
     fn least_target_s(&self) -> f64 {
@@ -79,7 +81,7 @@ impl Slice {
             let grown = self.window * (1.0 + growth * (self.elapsed_s / path_s).min(1.0));
             window = window.max(grown.min(2.0 * model));
         }
-        window.min(self.limit).max(4.0)
+        window.min(self.limit).clamp(4.0, MOST_SEGMENTS)
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod arwa;
 pub mod bbr3;
 pub mod crest;
+pub mod crest_rounds;
 pub mod dcm;
 pub mod dcmplus;
 pub mod dtcp;

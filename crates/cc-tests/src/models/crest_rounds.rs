@@ -1,0 +1,117 @@
+//! crest's least RTT, and its rules per round, in f64, from its page (docs/algorithms/crest.md): losses, bursts and
+//! policers, one slice or round at a time.
+
+/// Share of lost segments that is ignored.
+const IGNORED: f64 = 0.03;
+const BURST_MOST: f64 = 0.5;
+/// Rounds for which a limit holds.
+const LIMIT_ROUNDS: u32 = 50;
+/// The number of limits on end after which losses are random.
+const RANDOM: u32 = 4;
+
+/// Returns the least RTT after a slice that is not the end of a probe, s.
+#[must_use]
+pub fn base_after(base_s: Option<f64>, rtt_s: f64) -> f64 {
+    base_s.map_or(rtt_s, |base_s| base_s.min(rtt_s))
+}
+
+/// Returns the queue that bursts add after a round of CRUISE with this queue, as a share of the least RTT.
+#[must_use]
+pub fn burst_after(burst: f64, base_s: f64, queue_s: f64, loss: f64) -> f64 {
+    let sees_none = queue_s <= f64::max(0.005, base_s / 8.0) / 4.0 && loss <= IGNORED;
+    if sees_none { (burst + 0.06).min(BURST_MOST) } else { (burst - 0.01).max(0.0) }
+}
+
+/// What losses and marks leave of the queue that is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Losses {
+    /// Share of lost segments, averaged over four rounds.
+    pub share: f64,
+    /// What is left of the queue.
+    pub room: f64,
+}
+
+impl Losses {
+    /// Returns the share of a round's segments that were lost; W is rounded up, and the share at most 255 permille.
+    #[must_use]
+    pub fn of_round(lost: f64, window: f64) -> f64 {
+        (lost / (window.floor() + 1.0)).min(0.255)
+    }
+
+    /// Returns them after a round that lost this share.
+    #[must_use]
+    pub fn after_round(self, lost: f64) -> Self {
+        let share = (3.0 * self.share + lost) / 4.0;
+        let room = match (self.room * 255.0).round() {
+            _ if share > IGNORED => self.room * 0.75,
+            left if left >= 3.0 => (self.room + 1.0 / 32.0).min(1.0),
+            _ if lost > 0.0 => self.room,
+            _ => self.room + 1.0 / 255.0,
+        };
+        Self { share, room }
+    }
+
+    /// Returns them after a mark.
+    #[must_use]
+    pub fn after_mark(self) -> Self {
+        Self { room: (self.room * 0.75 - 1.0 / 16.0).max(0.0), ..self }
+    }
+}
+
+/// The limit for losses without a queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Policer {
+    /// Limits on end; 0: none; [`RANDOM`]: the losses are random.
+    pub tries: u32,
+    /// Rounds since the latest limit, at most 50.
+    pub rounds: u32,
+    /// Upper limit of W, segments.
+    pub limit: f64,
+}
+
+/// A round of CRUISE, for the policer's rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// Segments that arrive per least RTT.
+    pub arrives: f64,
+    /// Share that was lost in this round.
+    pub lost: f64,
+    /// Share that was lost, averaged over four rounds, this one included.
+    pub share: f64,
+    /// Time without a queue, in least RTTs.
+    pub empty_rtts: f64,
+    /// Whether there was a queue.
+    pub queue: bool,
+}
+
+impl Policer {
+    /// Returns the share of lost segments above which the limit is too high.
+    #[must_use]
+    pub fn ignored(self) -> f64 {
+        if (1..RANDOM).contains(&self.tries) { IGNORED / 2.0 } else { IGNORED }
+    }
+
+    /// Returns the limit after a round.
+    #[must_use]
+    pub fn after_round(self, round: Round) -> Self {
+        let is_random = self.tries == RANDOM;
+        let is_lossy = round.lost.min(round.share) > self.ignored();
+        let rounds = (self.rounds + 1).min(LIMIT_ROUNDS);
+        if round.queue || is_random && rounds == LIMIT_ROUNDS {
+            return Self { tries: 0, rounds: 0, ..self };
+        }
+        if is_lossy && !is_random && round.empty_rtts >= 4.0 && (self.tries == 0 || rounds >= 8) {
+            let arrives = round.arrives.max(4.0);
+            return if self.tries == 0 || rounds == LIMIT_ROUNDS {
+                Self { tries: 1, rounds: 0, limit: arrives }
+            } else {
+                Self { tries: self.tries + 1, rounds: 0, limit: arrives.min(self.limit * 15.0 / 16.0) }
+            };
+        }
+        if self.tries == 0 || is_random && is_lossy {
+            return self;
+        }
+        let grows = rounds == LIMIT_ROUNDS && !is_random;
+        Self { rounds, limit: self.limit * if grows { 1.02 } else { 1.0 }, ..self }
+    }
+}

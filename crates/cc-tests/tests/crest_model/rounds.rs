@@ -1,0 +1,176 @@
+//! crest's least RTT, and its rules per round, against the f64 model: each step from the flow's own state before it.
+
+use super::{CRUISE, CWR, Connection};
+use hotcc_cc_tests::models::crest_rounds::{Losses, Policer, Round, base_after, burst_after};
+
+const PROBE: f64 = 2.0;
+const COMPETE: f64 = 4.0;
+/// Loss shares are whole numbers of permille in the algorithm.
+const SHARE_ERROR: f64 = 0.002;
+/// `room` is a whole number of 1/255.
+const ROOM_ERROR: f64 = 1.5 / 255.0;
+/// `policed` counts limits in this unit, and rounds below it.
+const LIMIT_ONE: u32 = 51;
+
+/// A flow's state that its rounds change.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds {
+    base_s: f64,
+    least_rtt_s: Option<f64>,
+    losses: Losses,
+    burst: f64,
+    policer: Policer,
+    empty_rtts: f64,
+    phase: f64,
+    end: u32,
+    lost: u16,
+}
+
+/// A slice as the test made it.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Least RTT, without the time that ACKs waited.
+    pub rtt_s: f64,
+    /// Its error.
+    pub error_s: f64,
+    pub flight_rate: f64,
+}
+
+/// Counts of the checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoundCounts {
+    bases: u32,
+    /// Slices that lowered the least RTT.
+    shorter: u32,
+    marks: u32,
+    rounds: u32,
+    /// Rounds with too many losses.
+    lossy: u32,
+    bursts: u32,
+    policers: u32,
+    /// New limits, by the number of limits on end.
+    limits: [u32; 4],
+    /// Ends of limits, by a queue or after random losses.
+    ends: u32,
+}
+
+impl RoundCounts {
+    pub fn add(&mut self, other: Self) {
+        let Self { bases, shorter, marks, rounds, lossy, bursts, policers, limits, ends } = other;
+        self.bases += bases;
+        self.shorter += shorter;
+        self.marks += marks;
+        self.rounds += rounds;
+        self.lossy += lossy;
+        self.bursts += bursts;
+        self.policers += policers;
+        for (sum, limits) in self.limits.iter_mut().zip(limits) {
+            *sum += limits;
+        }
+        self.ends += ends;
+    }
+
+    pub fn assert_enough(&self) {
+        let Self { bases, shorter, marks, rounds, lossy, bursts, policers, limits, ends } = *self;
+        assert!(bases > 20_000 && shorter > 100 && marks > 1000, "{self:?}");
+        assert!(rounds > 3000 && lossy > 500 && bursts > 1000 && policers > 1000, "{self:?}");
+        assert!(limits.iter().all(|limits| *limits > 5) && ends > 5, "{self:?}");
+    }
+}
+
+impl Connection<'_> {
+    pub fn rounds(&self) -> Rounds {
+        let (policed, least_us) = (self.state("policed") as u32, self.state("round_rtt_us"));
+        Rounds {
+            base_s: self.state("base_us") / 1e6,
+            least_rtt_s: (least_us > 0.0).then_some(least_us / 1e6),
+            losses: Losses { share: self.state("loss") / 1e3, room: self.state("room") / 255.0 },
+            burst: self.state("burst") / 1e3,
+            policer: Policer {
+                tries: policed / LIMIT_ONE,
+                rounds: policed % LIMIT_ONE,
+                limit: (self.state("resume") / 1024.0).exp2() / 256.0,
+            },
+            empty_rtts: self.state("empty") / 8.0,
+            phase: self.state("phase"),
+            end: self.state("round_end") as u32,
+            lost: self.state("round_lost") as u16,
+        }
+    }
+
+    /// Marks a packet, and compares what the mark leaves.
+    pub fn mark(&mut self, counts: &mut RoundCounts) {
+        let before = self.rounds();
+        self.flow.set_state(CWR);
+        let (got, expected) = (self.rounds(), before.losses.after_mark());
+        assert!(
+            (got.losses.room - expected.room).abs() <= ROOM_ERROR,
+            "{got:?}, by the model {expected:?}; {before:?}"
+        );
+        assert_eq!(before.lost.wrapping_sub(got.lost), 1, "a mark counts as a loss");
+        counts.marks += 1;
+    }
+
+    /// Compares the flow's state after a slice with the model's.
+    pub fn judge_rounds(&self, before: &Rounds, slice: Measured, counts: &mut RoundCounts) {
+        let after = self.rounds();
+        let known = (before.base_s > 0.0).then_some(before.base_s);
+        let base_s = base_after(known, slice.rtt_s);
+        if after.base_s > before.base_s + slice.error_s && known.is_some() {
+            assert!(before.phase == PROBE || before.phase == COMPETE, "the least RTT rose: {before:?} {after:?}");
+        } else {
+            let is_close = (after.base_s - base_s).abs() <= slice.error_s + 2e-6;
+            assert!(is_close, "least RTT {}, by the model {base_s}; {before:?} {slice:?}", after.base_s);
+            counts.bases += 1;
+            counts.shorter += u32::from(known.is_some_and(|known| base_s < known));
+        }
+        let is_over = self.view.snd_una.wrapping_sub(before.end) as i32 >= 0;
+        if is_over && before.phase == CRUISE as f64 && after.phase == CRUISE as f64 {
+            self.judge_round(before, &after, slice, counts);
+        }
+    }
+
+    fn judge_round(&self, before: &Rounds, after: &Rounds, slice: Measured, counts: &mut RoundCounts) {
+        let lost = f64::from((self.view.lost as u16).wrapping_sub(before.lost));
+        let lost = Losses::of_round(lost, self.state("window") / 256.0);
+        let expected = before.losses.after_round(lost);
+        let is_close = (after.losses.share - expected.share).abs() <= SHARE_ERROR;
+        assert!(is_close, "losses {}, by the model {expected:?}; {lost} in {before:?}", after.losses.share);
+        let share = after.losses.share;
+        if (share - 0.03).abs() > SHARE_ERROR {
+            let is_close = (after.losses.room - expected.room).abs() <= ROOM_ERROR;
+            assert!(is_close, "room {}, by the model {expected:?}; {before:?}", after.losses.room);
+            counts.rounds += 1;
+            counts.lossy += u32::from(share > 0.03);
+        }
+        let queue_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s)) - after.base_s;
+        let target_s = f64::max(0.005, after.base_s / 8.0);
+        let is_clear = |limit_s: f64| (queue_s - limit_s).abs() > slice.error_s + 130e-6;
+        if is_clear(target_s / 4.0) && share != 0.03 {
+            let expected = burst_after(before.burst, after.base_s, queue_s, share);
+            assert!(
+                (after.burst - expected).abs() < 1e-6,
+                "burst {}, by the model {expected}; {before:?}",
+                after.burst
+            );
+            counts.bursts += 1;
+        }
+        let too_many = before.policer.ignored();
+        if is_clear(target_s) && [lost, share].iter().all(|share| (share - too_many).abs() > SHARE_ERROR) {
+            let arrives = slice.flight_rate * (after.base_s + self.state("wait") * 64e-6);
+            let round = Round { arrives, lost, share, empty_rtts: after.empty_rtts, queue: queue_s > target_s };
+            let expected = before.policer.after_round(round);
+            let got = after.policer;
+            assert_eq!((got.tries, got.rounds), (expected.tries, expected.rounds), "{round:?} {before:?}");
+            if (1..4).contains(&got.tries) {
+                let is_close = (got.limit / expected.limit - 1.0).abs() < 0.03;
+                assert!(is_close, "limit {}, by the model {}; {round:?} {before:?}", got.limit, expected.limit);
+            }
+            counts.policers += 1;
+            counts.ends += u32::from(before.policer.tries > 0 && got.tries == 0);
+            if got.rounds == 0 && got.tries > 0 {
+                counts.limits[got.tries as usize - 1] += 1;
+            }
+        }
+    }
+}
