@@ -358,15 +358,15 @@ fn make_flow(
         offload_segments: first.map_or(1, |cable| cable.offload_segments),
         paced: planned.paced,
         ecn: has_ecn(plan, planned),
+        window_bytes: receive_window(plan, planned.to)?,
     };
-    let window_bytes = receive_window(plan, planned.to)?;
     let mut control = registry.make(cc, seed(plan, place), (source, planned.address))?;
     let watched = planned.watch.and_then(|(offset, _)| control.field_at(offset));
     if let Some(feed) = plan.feeds.iter().find(|feed| feed.address == planned.address) {
         control.set_radio(None, feed.max_age_ms);
     }
     let sender = Sender::new(config, planned, control, watched);
-    Ok(Flow::tcp(place, planned, source, sender, Receiver::new(window_bytes, delay_ns), config.ecn))
+    Ok(Flow::tcp(place, planned, source, sender, Receiver::new(config.window_bytes, delay_ns), config.ecn))
 }
 
 /// Returns a number that differs for each flow of each run.

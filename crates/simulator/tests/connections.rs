@@ -146,6 +146,19 @@ fn a_receiver_counts_what_arrives_and_what_arrives_out_of_order() {
     assert!(reordered.out_of_order_segments > 0 && reordered.data_segments >= 1000, "{reordered:?}");
 }
 
+/// The window is half of `tcp_rmem`'s last value. Data of a whole window arrive per RTT.
+#[test]
+fn the_receive_window_limits_what_is_in_flight() {
+    let mut plan = plan(vec![flow("cubic", None)], 10);
+    let window_bytes = 20 * MSS;
+    plan.hosts[1].sysctls.push(("net.ipv4.tcp_rmem".to_owned(), format!("4096 4096 {}", 2 * window_bytes)));
+    let outcome = run(&plan);
+    let in_flight = outcome.acks.iter().map(|ack| ack.in_flight).max();
+    assert_eq!(in_flight, Some(20));
+    let windows = outcome.record.flows[0].bytes as f64 / window_bytes as f64;
+    assert!((225.0..251.0).contains(&windows), "{windows} windows in 250 RTTs");
+}
+
 #[test]
 fn marks_replace_losses_unless_the_receiver_declines_ecn() {
     let windows_and_marks = |of_receiver: &str| {

@@ -51,7 +51,7 @@ impl Sender {
             una: 0,
             next: 0,
             written: 0,
-            window_end: u64::MAX >> 1,
+            window_end: config.window_bytes,
             delivered_ece: 0,
             small_end: 0,
             echo_ms: None,

@@ -24,6 +24,8 @@ pub(crate) struct Config {
     pub paced: bool,
     /// Whether ECN is in use.
     pub ecn: bool,
+    /// Window that the receiver offers when the connection opens.
+    pub window_bytes: u64,
 }
 
 /// A sender.
