@@ -1,5 +1,7 @@
 //! crest on connections: examples worked by hand, one ACK at a time.
 
+#[path = "crest/limits.rs"]
+mod limits;
 #[path = "crest/radio.rs"]
 mod radio;
 #[path = "crest/reverse.rs"]
@@ -14,6 +16,8 @@ const COMPETE: u64 = 4;
 const RECHECK: u64 = 5;
 const CWR: u8 = 2;
 const MSS: u32 = 1000;
+/// The largest receive window (RFC 7323).
+const RECEIVE_WINDOW_MAX: u64 = 1 << 30;
 /// Values of `policed`: from `LIMIT` on there is a limit, and from `RANDOM` on losses count as random.
 const LIMIT: u64 = 51;
 const RANDOM: u64 = 4 * LIMIT;
@@ -53,8 +57,9 @@ impl<'a> Connection<'a> {
     fn ack(&mut self, after_us: u64, acked: u32, flight: i32, rtt_us: i64) {
         self.view.now_us += after_us;
         self.view.delivered += acked;
-        self.view.snd_una += acked * MSS;
-        self.view.snd_nxt = self.view.snd_una + self.view.snd_cwnd * MSS;
+        self.view.snd_una = self.view.snd_una.wrapping_add(acked * MSS);
+        let in_flight = (u64::from(self.view.snd_cwnd) * u64::from(MSS)).min(RECEIVE_WINDOW_MAX);
+        self.view.snd_nxt = self.view.snd_una.wrapping_add(in_flight as u32);
         let sample =
             RateSample { delivered: flight, interval_us: rtt_us, rtt_us, acked_sacked: acked, ..RateSample::default() };
         self.flow.set(&self.view);

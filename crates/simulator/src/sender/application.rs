@@ -23,7 +23,8 @@ impl Sender {
     /// Returns when the application writes next; `None` if it has no more to write, or waits for room in the buffer.
     pub fn next_write_ns(&self) -> Option<u64> {
         let app = &self.application;
-        (self.is_connected && app.pace.is_some() && !app.is_blocked && self.written < app.bytes).then_some(app.next_ns)
+        let writes = self.is_connected && app.pace.is_some() && !app.is_blocked && self.written < app.bytes;
+        writes.then_some(app.next_ns.max(self.sock.now_ns)) // a write that waited for room is late
     }
 
     /// Starts the application's writes, once the connection is established.

@@ -1,0 +1,97 @@
+//! crest at the limits of its numbers, and with applications that have nothing to send.
+
+use super::{CRUISE, Connection, MSS};
+use hotcc_host_algo::HostAlgo;
+
+/// 2^30 in units of 1/256 segments.
+const MOST_SEGMENTS: f64 = 4_194_304.0;
+
+impl Connection<'_> {
+    /// Runs slices of 50 ms at 100 Gbit/s on a path with a least RTT of 200 ms.
+    fn fast_slices(&mut self, count: u32, rtt_us: i64) {
+        for _ in 0..count {
+            self.ack(50_000, 625_000, (12_500_000 * rtt_us / 1_000_000) as i32, rtt_us);
+        }
+    }
+
+    fn segments(&self) -> f64 {
+        self.state("window") as f64 / 256.0
+    }
+
+    /// Runs slices of 10 ms, in which `flight` segments per 50 ms arrive.
+    fn limited_slices(&mut self, count: u32, flight: i32, app_limited: impl Fn(u32) -> bool) {
+        for i in 0..count {
+            self.view.app_limited = if app_limited(i) { self.view.delivered.max(1) } else { 0 };
+            self.ack(10_000, flight as u32 / 5, flight, 50_000);
+        }
+    }
+}
+
+#[test]
+fn nothing_overflows_at_100_gbit_per_s_and_200_ms() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.fast_slices(1, 200_000);
+    connection.fast_slices(40, 220_000);
+    assert_eq!((connection.state("phase"), connection.state("base_us")), (CRUISE, 200_000));
+    // 12.5 million segments/s x (200 + 25 ms), and 1.25 sqrt(W) = 2100
+    let w = connection.segments();
+    assert!((w / 2_814_600.0 - 1.0).abs() < 0.02, "{w}");
+    let paced_s = w * f64::from(MSS) * 1.25 / connection.view.pacing_rate as f64;
+    assert!((paced_s / 0.2 - 1.0).abs() < 0.001, "paced over {paced_s} s");
+    assert!(f64::from(connection.view.snd_cwnd) <= w, "{}", connection.view.snd_cwnd);
+}
+
+/// Without a queue, W grows to its limit, and stays there.
+#[test]
+fn w_stops_at_its_limit() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.fast_slices(1, 200_000);
+    connection.fast_slices(4, 220_000);
+    let mut least = MOST_SEGMENTS;
+    for _ in 0..100 {
+        connection.fast_slices(1, 200_000);
+        least = least.min(connection.segments());
+        assert!(connection.segments() <= MOST_SEGMENTS, "{}", connection.segments());
+    }
+    assert!(least > 2_500_000.0, "W wrapped around: {least}");
+    assert_eq!(f64::from(connection.view.snd_cwnd), MOST_SEGMENTS);
+    let rate = connection.view.pacing_rate as f64;
+    assert!((rate / (MOST_SEGMENTS * f64::from(MSS) * 1.25 / 0.2) - 1.0).abs() < 0.001, "{rate} bytes/s");
+}
+
+#[test]
+fn an_rtt_of_a_minute_counts_as_the_longest() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    for _ in 0..20 {
+        connection.ack(60_000_000, 10, 20, 60_000_000);
+    }
+    assert_eq!(connection.state("base_us"), 1 << 24);
+    assert_eq!(connection.segments(), 210.0, "W grew by what arrived, 20 times 10 segments");
+}
+
+#[test]
+fn w_stays_while_the_application_uses_a_fifth_of_it() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    connection.limited_slices(10, 100, |_| false);
+    let before = connection.segments();
+    connection.limited_slices(20, 20, |_| true);
+    assert_eq!(connection.segments(), before);
+}
+
+/// `tcp_notsent_lowat` makes the application late now and then. What then arrives still is a full flight.
+#[test]
+fn an_application_that_is_late_now_and_then_does_not_change_w() {
+    let algo = HostAlgo::load("crest");
+    let window = |late: fn(u32) -> bool| {
+        let mut connection = Connection::cruising(&algo);
+        connection.limited_slices(15, 100, late);
+        assert_eq!(connection.state("phase"), CRUISE);
+        connection.segments()
+    };
+    let (always, late) = (window(|_| false), window(|i| i % 2 == 1));
+    assert!((late / always - 1.0).abs() < 0.01, "{late} segments, {always} with data at all times");
+}
