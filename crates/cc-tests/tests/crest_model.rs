@@ -1,5 +1,5 @@
-//! crest's window, its use of the radio's signal, and its rules per round against the f64 model, slice by slice, through
-//! random connections.
+//! crest's window, its use of the radio's signal, and its rules per round against the f64 model, slice by slice,
+//! through random connections.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "crest_model/rounds.rs"]
@@ -176,6 +176,10 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     let mut coming = [rate; 5];
     let waits_once_in = if random.once_in(2) { 2 } else { 1000 };
     let is_policed = random.once_in(4);
+    // a queue of others; a probe lowers it by the flow's own part
+    let rivals_us = if random.once_in(4) { (random.scale(0.5, 3.0) * base_us as f64) as u64 } else { 0 };
+    let seldom = if rivals_us > 0 { 100 } else { 1 }; // the buffer is never full
+    let least_part = random.pick(&[0.4, 1.0]);
     let (mut slice_us, mut slice_acked) = (0, 0);
     for step in 0..400 {
         rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, most_rate.max(1e6));
@@ -188,14 +192,20 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let no_queue = if is_policed { !random.once_in(300) } else { random.once_in(3) };
         let queue_us = if no_queue { 0 } else { random.scale(100.0, 2.0 * base_us as f64) as u64 };
         let wait_us = if random.once_in(waits_once_in) { random.scale(100.0, base_us as f64) as u64 } else { 0 };
+        let queue_us = if step > 20 && rivals_us > 0 {
+            let part = if connection.is_probing() { random.scale(least_part, 1.0) } else { 1.0 };
+            (rivals_us as f64 * part) as u64 + queue_us / 50
+        } else {
+            queue_us
+        };
         let rtt_us = base_us + queue_us + wait_us;
         let acked = ((rate * elapsed_us as f64 / 1e6) as u32).max(4);
         if is_policed && step / 50 % 3 != 2 {
             connection.view.lost += (f64::from(acked) * random.scale(0.01, 0.1)) as u32;
-        } else if random.once_in(20) {
+        } else if random.once_in(20 * seldom) {
             connection.view.lost += random.between(1, u64::from(acked)) as u32;
         }
-        if connection.flow.private("phase") != START && random.once_in(marked_once_in) {
+        if connection.flow.private("phase") != START && random.once_in(marked_once_in * seldom) {
             connection.mark(&mut counts.rounds);
         }
         let rounds_before = connection.rounds();
@@ -254,7 +264,11 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         if !is_whole {
             continue; // the least RTT may be that of an earlier ACK
         }
-        connection.judge_rounds(&rounds_before, Measured { rtt_s, error_s, flight_rate }, &mut counts.rounds);
+        connection.judge_rounds(
+            &rounds_before,
+            Measured { rtt_s, error_s, flight_rate, own_rate: f64::from(acked) / elapsed_s },
+            &mut counts.rounds,
+        );
         if !cruised || connection.flow.private("phase") != CRUISE {
             continue;
         }
@@ -265,7 +279,8 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             elapsed_s,
             rtt_s,
             base_s: connection.state("base_us") / 1e6,
-            wait_s: f64::max(wait_ms / 1e3, wait * 64e-6 * 7.0 / 8.0),
+            // whole ticks: the last seven do not fall
+            wait_s: f64::max(wait_ms / 1e3, (wait - (wait / 8.0).floor()) * 64e-6),
             window: window / 256.0,
             burst: burst / 1000.0,
             room: room / 255.0,

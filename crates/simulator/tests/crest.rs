@@ -86,8 +86,8 @@ fn marks_of_a_codel_keep_the_queue_short() {
     });
 }
 
-/// While ACKs wait in a queue on their way back, crest keeps more data in flight instead of seeing a rival. On single paths,
-/// it has little more than half of CUBIC's throughput; on seven of eight, it has at least 0.9.
+/// While ACKs wait in a queue on their way back, crest keeps more data in flight instead of seeing a rival. On single
+/// paths, it has little more than half of CUBIC's throughput; on seven of eight, it has at least 0.9.
 #[test]
 fn acks_that_wait_cost_no_throughput() {
     let paths = (0.3f64..2.0, 8u64..40)

@@ -1,5 +1,5 @@
-//! crest's least RTT, and its rules per round, in f64, from its page (docs/algorithms/crest.md): losses, bursts and
-//! policers, one slice or round at a time.
+//! crest's least RTT, and its rules per round, in f64, from its page (docs/algorithms/crest.md): losses, bursts,
+//! policers and probes, one slice or round at a time.
 
 /// Share of lost segments that is ignored.
 const IGNORED: f64 = 0.03;
@@ -113,5 +113,66 @@ impl Policer {
         }
         let grows = rounds == LIMIT_ROUNDS && !is_random;
         Self { rounds, limit: self.limit * if grows { 1.02 } else { 1.0 }, ..self }
+    }
+}
+
+/// What follows a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The flow restores W.
+    Restore,
+    /// The flow competes.
+    Compete,
+}
+
+/// A probe, at its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// Least RTT of the path, s.
+    pub base_s: f64,
+    /// RTT before the probe, s.
+    pub before_s: f64,
+    /// Least RTT of its last round, s.
+    pub rtt_s: f64,
+    /// Whether it was a test: whose queue is it?
+    pub is_test: bool,
+    /// Whether the flow competed before.
+    pub competed: bool,
+    /// Tests on end that found a queue of others.
+    pub rivals: u32,
+    /// Whether a loss showed that the queue was full.
+    pub filled: bool,
+}
+
+impl Probe {
+    /// Returns W during a probe that began with this W, segments. `flight` is what the link delivers per least RTT.
+    #[must_use]
+    pub fn window(&self, window: f64, flight: f64) -> f64 {
+        let queue_share = (self.before_s - self.base_s).max(0.0) / self.before_s;
+        let probe =
+            if self.is_test { window * (1.0 - queue_share / 2.0) } else { (window / 2.0).min(flight * 7.0 / 8.0) };
+        probe.max(4.0)
+    }
+
+    /// Returns by how much the RTT fell more than it must if the queue is the flow's own, s.
+    #[must_use]
+    pub fn clear_s(&self) -> f64 {
+        let near_base_s = self.base_s / 32.0 - (self.rtt_s - self.base_s);
+        let queue_s = (self.before_s - self.base_s).max(0.0);
+        let fell_s =
+            if self.rtt_s < self.before_s { self.before_s - self.rtt_s - queue_s * 0.5 * 0.75 } else { f64::MIN };
+        near_base_s.max(fell_s)
+    }
+
+    /// Returns what follows.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        let rivals = (self.rivals + u32::from(self.is_test)).min(5);
+        let never_full = self.competed && !self.filled && rivals == 5;
+        if self.clear_s() >= 0.0 || never_full || (!self.competed && rivals < 2) {
+            Outcome::Restore
+        } else {
+            Outcome::Compete
+        }
     }
 }

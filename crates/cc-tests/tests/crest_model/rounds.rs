@@ -1,16 +1,26 @@
 //! crest's least RTT, and its rules per round, against the f64 model: each step from the flow's own state before it.
 
 use super::{CRUISE, CWR, Connection};
-use hotcc_cc_tests::models::crest_rounds::{Losses, Policer, Round, base_after, burst_after};
+use hotcc_cc_tests::models::crest_rounds::{Losses, Outcome, Policer, Probe, Round, base_after, burst_after};
 
 const PROBE: f64 = 2.0;
+const REFILL: f64 = 3.0;
 const COMPETE: f64 = 4.0;
+const RECHECK: f64 = 5.0;
+/// Rounds for which a queue stands before a probe is a test.
+const STAND_ROUNDS: f64 = 25.0;
+/// Error of the logarithms in which W is stored during a probe.
+const STORED_ERROR: f64 = 0.025;
 /// Loss shares are whole numbers of permille in the algorithm.
 const SHARE_ERROR: f64 = 0.002;
 /// `room` is a whole number of 1/255.
 const ROOM_ERROR: f64 = 1.5 / 255.0;
 /// `policed` counts limits in this unit, and rounds below it.
 const LIMIT_ONE: u32 = 51;
+
+fn is_probe(phase: f64) -> bool {
+    phase == PROBE || phase == RECHECK
+}
 
 /// A flow's state that its rounds change.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +34,8 @@ pub struct Rounds {
     phase: f64,
     end: u32,
     lost: u16,
+    probe: Probe,
+    stored: f64,
 }
 
 /// A slice as the test made it.
@@ -34,6 +46,7 @@ pub struct Measured {
     /// Its error.
     pub error_s: f64,
     pub flight_rate: f64,
+    pub own_rate: f64,
 }
 
 /// Counts of the checks.
@@ -52,11 +65,32 @@ pub struct RoundCounts {
     limits: [u32; 4],
     /// Ends of limits, by a queue or after random losses.
     ends: u32,
+    /// Beginnings of probes, and of those that are tests.
+    probes: [u32; 2],
+    /// Ends of probes, by what follows.
+    restored: u32,
+    competed: u32,
+    /// Those that end the competition because the queue is never full.
+    never_full: u32,
 }
 
 impl RoundCounts {
     pub fn add(&mut self, other: Self) {
-        let Self { bases, shorter, marks, rounds, lossy, bursts, policers, limits, ends } = other;
+        let Self {
+            bases,
+            shorter,
+            marks,
+            rounds,
+            lossy,
+            bursts,
+            policers,
+            limits,
+            ends,
+            probes,
+            restored,
+            competed,
+            never_full,
+        } = other;
         self.bases += bases;
         self.shorter += shorter;
         self.marks += marks;
@@ -68,34 +102,71 @@ impl RoundCounts {
             *sum += limits;
         }
         self.ends += ends;
+        for (sum, probes) in self.probes.iter_mut().zip(probes) {
+            *sum += probes;
+        }
+        self.restored += restored;
+        self.competed += competed;
+        self.never_full += never_full;
     }
 
     pub fn assert_enough(&self) {
-        let Self { bases, shorter, marks, rounds, lossy, bursts, policers, limits, ends } = *self;
+        let Self {
+            bases,
+            shorter,
+            marks,
+            rounds,
+            lossy,
+            bursts,
+            policers,
+            limits,
+            ends,
+            probes,
+            restored,
+            competed,
+            never_full,
+        } = *self;
         assert!(bases > 20_000 && shorter > 100 && marks > 1000, "{self:?}");
         assert!(rounds > 3000 && lossy > 500 && bursts > 1000 && policers > 1000, "{self:?}");
         assert!(limits.iter().all(|limits| *limits > 5) && ends > 5, "{self:?}");
+        assert!(
+            probes.iter().all(|probes| *probes > 20) && restored > 100 && competed > 50 && never_full > 2,
+            "{self:?}"
+        );
     }
 }
 
 impl Connection<'_> {
     pub fn rounds(&self) -> Rounds {
         let (policed, least_us) = (self.state("policed") as u32, self.state("round_rtt_us"));
+        let (phase, stored) = (self.state("phase"), (self.state("resume") / 1024.0).exp2() / 256.0);
+        let competed = phase == RECHECK;
+        let probe = Probe {
+            base_s: self.state("base_us") / 1e6,
+            before_s: self.state("probe_rtt") * 64e-6,
+            rtt_s: 0.0,
+            is_test: competed || self.state("stood") >= STAND_ROUNDS,
+            competed,
+            rivals: self.state("rivals") as u32,
+            filled: self.state("filled") > 0.0,
+        };
         Rounds {
             base_s: self.state("base_us") / 1e6,
             least_rtt_s: (least_us > 0.0).then_some(least_us / 1e6),
             losses: Losses { share: self.state("loss") / 1e3, room: self.state("room") / 255.0 },
             burst: self.state("burst") / 1e3,
-            policer: Policer {
-                tries: policed / LIMIT_ONE,
-                rounds: policed % LIMIT_ONE,
-                limit: (self.state("resume") / 1024.0).exp2() / 256.0,
-            },
+            policer: Policer { tries: policed / LIMIT_ONE, rounds: policed % LIMIT_ONE, limit: stored },
             empty_rtts: self.state("empty") / 8.0,
-            phase: self.state("phase"),
+            phase,
             end: self.state("round_end") as u32,
             lost: self.state("round_lost") as u16,
+            probe,
+            stored,
         }
+    }
+
+    pub fn is_probing(&self) -> bool {
+        is_probe(self.state("phase"))
     }
 
     /// Marks a packet, and compares what the mark leaves.
@@ -128,6 +199,36 @@ impl Connection<'_> {
         if is_over && before.phase == CRUISE as f64 && after.phase == CRUISE as f64 {
             self.judge_round(before, &after, slice, counts);
         }
+        if is_probe(after.phase) && !is_probe(before.phase) {
+            let flight = slice.own_rate * after.base_s;
+            let expected = after.probe.window(after.stored, flight);
+            let got = self.state("window") / 256.0;
+            let is_close = (got / expected - 1.0).abs() < STORED_ERROR;
+            assert!(is_close, "W of the probe {got}, by the model {expected}; {after:?} {slice:?}");
+            counts.probes[usize::from(after.probe.is_test)] += 1;
+        } else if is_probe(before.phase) && (after.phase == REFILL || after.phase == COMPETE) {
+            let least_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s));
+            let is_base = slice.rtt_s <= base_s * 65.0 / 64.0;
+            let probe = Probe { base_s, rtt_s: if is_base { slice.rtt_s } else { least_s }, ..before.probe };
+            self.judge_end_of_probe(probe, &after, slice.error_s, counts);
+        }
+    }
+
+    fn judge_end_of_probe(&self, probe: Probe, after: &Rounds, error_s: f64, counts: &mut RoundCounts) {
+        if probe.clear_s().abs() <= error_s + 100e-6 {
+            return; // a tick of 64 us decides
+        }
+        if probe.outcome() == Outcome::Compete {
+            assert_eq!(after.phase, COMPETE, "{probe:?} {after:?}");
+            counts.competed += 1;
+            return;
+        }
+        assert_eq!(after.phase, REFILL, "{probe:?} {after:?}");
+        let got = self.state("window") / 256.0;
+        let is_close = (got / after.stored.max(4.0) - 1.0).abs() < STORED_ERROR;
+        assert!(is_close, "W after the probe {got}, before it {}", after.stored);
+        counts.restored += 1;
+        counts.never_full += u32::from(probe.competed && probe.clear_s() < 0.0);
     }
 
     fn judge_round(&self, before: &Rounds, after: &Rounds, slice: Measured, counts: &mut RoundCounts) {

@@ -43,8 +43,8 @@ fn an_application_that_limits_the_flow_does_not_let_w_grow() {
     });
 }
 
-/// A video: a chunk every two seconds. The time is that of nine tenths of each chunk, because records of the rest follow
-/// with the next one.
+/// A video: a chunk every two seconds. The time is that of nine tenths of each chunk, because records of the rest
+/// follow with the next one.
 #[test]
 fn chunks_of_a_video_arrive_as_early_as_with_others() {
     check("chunks arrive as early as with CUBIC and BBR", (paths(), 0.05f64..0.8), |(path, share)| {
@@ -140,8 +140,8 @@ impl Path {
     }
 }
 
-/// Both directions of a radio link with time division take turns. If a turn is a large part of the RTT, the least RTT is too
-/// far below the usual one; on one path of 120, crest had 0.79 of BBR's throughput.
+/// Both directions of a radio link with time division take turns. If a turn is a large part of the RTT, the least RTT
+/// is too far below the usual one, and crest has less throughput than BBR.
 #[test]
 fn time_division_costs_little() {
     check("uses a link with time division", (paths(), 1u32..9, 1u32..9), |(path, on_ms, off_ms)| {
@@ -156,8 +156,8 @@ fn time_division_costs_little() {
     });
 }
 
-/// ACKs arrive in bunches, at most a fifth of a round trip apart. If they are further apart, the least RTT is too far below
-/// the usual one: crest had as little as 0.6 of the link.
+/// ACKs arrive in bunches, at most a fifth of a round trip apart. If they are further apart, the least RTT is too far
+/// below the usual one: on some paths, crest has little more than half of the link.
 #[test]
 fn acks_in_bunches_cost_little() {
     check("uses the link while ACKs arrive in bunches", (paths(), 0.02f64..0.2), |(path, rtts)| {

@@ -1,6 +1,6 @@
 //! Wrong signals. The throughput must be at least 0.98 of that without the signal, which holds. The p95 queueing delay
-//! should be at most 1.15 times as long, which does not hold on every path (up to twice): while a wrong signal is believed,
-//! it adds to the queue. A third of the RTT more is allowed here.
+//! should be at most 1.15 times as long, which does not hold on every path (up to twice): while a wrong signal is
+//! believed, it adds to the queue. A third of the RTT more is allowed here.
 
 use crate::path::{Path, SECOND_NS, SECONDS, TO, check, every_20_ms, paths, run};
 use hotcc_lab_proto::plan::{Feed, Plan, PlannedReading};
