@@ -62,8 +62,8 @@ fn took_effect(run: &RunSummary) {
 }
 
 #[test]
-fn no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness() {
-    const NAME: &str = "no_fault_of_a_pep_costs_a_tenth_of_cubic_s_throughput_or_fairness";
+fn a_fault_of_a_pep_leaves_the_others_nine_tenths_of_an_equal_share() {
+    const NAME: &str = "a_fault_of_a_pep_leaves_the_others_nine_tenths_of_an_equal_share";
     if stock_kernel(NAME, "6.12").is_none() {
         return;
     }
