@@ -13,7 +13,7 @@ const WITHOUT: [(&str, &str); 16] = [
     ("arwa-mixed", "the paper's load of NewReno and video, at several numbers of users: no algorithm is compared"),
     ("arwa-places", "NewReno at places of a cell: no algorithm is compared"),
     ("arwa-queues", "NewReno at several lengths of queue: no algorithm is compared"),
-    ("arwa-users", "compares receivers under the same sender; arwa-fast has the senders"),
+    ("arwa-users", "compares receivers, and the profiles of `arwa`; arwa-fast has the senders"),
     ("arwa-window", "NewReno at several receive windows: no algorithm is compared"),
     ("crest-alone", "gates against BBR; crest-recorded has CUBIC on links of the same recordings"),
     ("crest-alone-paths", "as crest-alone"),

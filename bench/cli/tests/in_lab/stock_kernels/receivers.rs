@@ -12,7 +12,8 @@ fn hints_keep_the_queues_of_forty_users_short_and_the_cell_full() {
     }
     let scratch = tempfile::tempdir().unwrap();
     let path = reduced_scenario("arwa-users.toml", &[("duration_s = 100", "duration_s = 8")], scratch.path());
-    let results = run_lab("vm:6.12", ["users=40"], &path, scratch.path());
+    let cases = ["users=40", "rx=none", "rx=drwa", "rx=arwa"];
+    let results = run_lab("vm:6.12", cases, &path, scratch.path());
     let [none, drwa, arwa] = ["none", "drwa", "arwa"].map(|rx| {
         let run = results.runs.iter().find(|run| run.run.case["rx"] == rx).unwrap();
         assert!(run.invalid.is_empty(), "{rx}: {:?}", run.invalid);
