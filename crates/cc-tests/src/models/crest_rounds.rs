@@ -61,7 +61,7 @@ impl Losses {
 /// The limit for losses without a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Policer {
-    /// Limits on end; 0: none; [`RANDOM`]: the losses are random.
+    /// Limits on end; 0: none; `RANDOM`: the losses are random.
     pub tries: u32,
     /// Rounds since the latest limit, at most 50.
     pub rounds: u32,
