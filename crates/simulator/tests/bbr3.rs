@@ -1,12 +1,13 @@
 //! BBRv3 (bench/peers) alone on a path: its states over time, as shown in docs/reference/bbr3.md.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_lab_proto::plan::{Algorithm, End, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase};
-use hotcc_simulator::exec::{Outcome, simulate};
-use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+mod two_hosts;
 
-const SECOND_NS: u64 = 1_000_000_000;
+use hotcc_lab_proto::plan::{Algorithm, Plan, PlannedFlow};
+use hotcc_simulator::exec::Outcome;
+use std::fmt::Write as _;
+use two_hosts::{flow, run};
+
 const SECONDS: u64 = 12;
 const NAMES: [&str; 7] = ["Startup", "Drain", "DOWN", "CRUISE", "REFILL", "UP", "ProbeRTT"];
 /// Offset and size of the field `state` in the algorithm's per-flow state.
@@ -14,48 +15,9 @@ const STATE: (u32, u32) = (86, 1);
 
 /// Returns a plan of one flow at 20 Mbit/s, with an RTT of 40 ms and a queue of two BDP.
 fn plan() -> Plan {
-    let host = |name: &str, address: &str| PlannedHost {
-        name: name.to_owned(),
-        setup: vec![format!("address add {address}/24 dev e0")],
-        sysctls: Vec::new(),
-        rx: None,
-    };
-    let link = |name: &str, seed, rates| PlannedLink {
-        name: name.to_owned(),
-        seed,
-        step_ns: SECOND_NS,
-        rates,
-        queue_bytes: 200_000,
-        phases: vec![PlannedPhase { delay_ns: 20_000_000, ..PlannedPhase::default() }],
-        ..PlannedLink::default()
-    };
-    let end = |host, receives| End { host, device: "e0".to_owned(), receives };
-    let flow = PlannedFlow {
-        name: "bbr3".to_owned(),
-        from: 0,
-        to: 1,
-        address: Ipv4Addr::new(10, 0, 0, 2),
-        cc: Some("bbr3".to_owned()),
-        watch: Some(STATE),
-        start_ns: 0,
-        stop_ns: u64::MAX,
-        bytes: None,
-        pace: None,
-        paced: false,
-        way: vec![0],
-    };
+    let flow = PlannedFlow { watch: Some(STATE), ..flow("bbr3", None) };
     let algorithm = Algorithm { object: "bbr3".into(), cc: "bbr3".into(), profile: "default".into(), set: Vec::new() };
-    Plan {
-        duration_ns: SECONDS * SECOND_NS,
-        hosts: vec![host("a", "10.0.0.1"), host("b", "10.0.0.2")],
-        cables: vec![PlannedCable { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
-        links: vec![link("l:a>b", 1, vec![(1, 20_000_000)]), link("l:b>a", 2, Vec::new())],
-        flows: vec![flow],
-        algorithms: vec![algorithm],
-        packet_records: 5_000_000,
-        ack_records: 5_000_000,
-        ..Plan::default()
-    }
+    Plan { algorithms: vec![algorithm], ..two_hosts::plan(vec![flow], SECONDS, 20_000_000, 200_000, 20) }
 }
 
 /// A period in one state.
@@ -111,7 +73,7 @@ fn table(stays: &[Stay]) -> String {
 
 #[test]
 fn it_runs_through_its_cycle() {
-    let outcome = simulate(&plan(), &|_, _, _| Ok(Vec::new())).unwrap();
+    let outcome = run(&plan());
     let stays = stays(&outcome);
     let names: Vec<&str> = stays.iter().map(|stay| NAMES[stay.state]).collect();
     let shown = table(&stays);

@@ -1,66 +1,18 @@
 //! Complete connections: properties that hold on any path, and the repeatability of runs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use hotcc_lab_proto::plan::{
-    Action, End, Feed, Pace, Plan, PlannedCable, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase,
-    PlannedReading,
-};
+mod two_hosts;
+
+use hotcc_lab_proto::plan::{Action, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedPhase, PlannedReading};
 use hotcc_simulator::exec::{Outcome, simulate};
 use proptest::prelude::*;
-use std::net::Ipv4Addr;
+use two_hosts::{SECOND_NS, TO, flow, run};
 
-const SECOND_NS: u64 = 1_000_000_000;
 const MSS: u64 = 1448;
-const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-
-fn host(name: &str, address: &str, device: &str) -> PlannedHost {
-    let setup = vec![format!("address add {address}/24 dev {device}")];
-    PlannedHost { name: name.to_owned(), setup, sysctls: Vec::new(), rx: None }
-}
-
-fn flow(cc: &str, bytes: Option<u64>) -> PlannedFlow {
-    PlannedFlow {
-        name: cc.to_owned(),
-        from: 0,
-        to: 1,
-        address: TO,
-        cc: Some(cc.to_owned()),
-        watch: None,
-        start_ns: 0,
-        stop_ns: u64::MAX,
-        bytes,
-        pace: None,
-        paced: false,
-        way: vec![0],
-    }
-}
 
 /// Returns a plan with two hosts and a link of 20 Mbit/s, with a delay of 20 ms each way.
 fn plan(flows: Vec<PlannedFlow>, seconds: u64) -> Plan {
-    let link = |name: &str, seed| PlannedLink {
-        name: name.to_owned(),
-        seed,
-        step_ns: SECOND_NS,
-        rates: vec![(seconds as u32, 20_000_000)],
-        queue_bytes: 100_000,
-        phases: vec![PlannedPhase { delay_ns: 20_000_000, ..PlannedPhase::default() }],
-        ..PlannedLink::default()
-    };
-    let end = |host, receives| End { host, device: "e0".to_owned(), receives };
-    Plan {
-        duration_ns: seconds * SECOND_NS,
-        hosts: vec![host("a", "10.0.0.1", "e0"), host("b", "10.0.0.2", "e0")],
-        cables: vec![PlannedCable { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
-        links: vec![link("l:a>b", 1), PlannedLink { rates: Vec::new(), ..link("l:b>a", 2) }],
-        flows,
-        packet_records: 1_000_000,
-        ack_records: 1_000_000,
-        ..Plan::default()
-    }
-}
-
-fn run(plan: &Plan) -> Outcome {
-    simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
+    two_hosts::plan(flows, seconds, 20_000_000, 100_000, 20)
 }
 
 #[test]

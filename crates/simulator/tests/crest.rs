@@ -9,39 +9,35 @@ mod conditions;
 mod path;
 #[path = "crest/signal.rs"]
 mod signal;
+mod two_hosts;
 
 use hotcc_lab_proto::queue::{Kind, Parameters};
-use path::{Path, SECOND_NS, check, paths, run};
+use path::{Path, SECOND_NS, check, paths, paths_within, run, usual_paths};
 use proptest::prelude::*;
 use std::cell::RefCell;
 
-/// Returns paths of 10 to 100 Mbit/s, with this delay each way.
-fn fast_paths(delay_ms: std::ops::Range<u64>) -> impl Strategy<Value = Path> {
-    (1f64..2.0, delay_ms)
-        .prop_map(|(log_mbps, delay_ms)| Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms })
+fn uses_the_link(path: Path, most_ms: f64) -> Result<(), TestCaseError> {
+    let outcome = run(&path.plan(vec![path.phase(0, 0.0)]));
+    let (share, least) = (path.share(&outcome, 3), path.least_share(&outcome, 3));
+    let (p95_ms, above) = (Path::p95_ms(&outcome, 3), path.longest_above_in_drains(&outcome));
+    prop_assert!(share > 0.88, "{} of the link", share);
+    prop_assert!(least > 0.7, "stuck: {} of the link in two seconds", least);
+    prop_assert!(p95_ms < most_ms, "{} ms of queue, {} allowed", p95_ms, most_ms);
+    prop_assert!(above < 1.0, "above 2 BDP and the target for {} drains", above);
+    Ok(())
 }
 
 #[test]
 fn alone_it_uses_the_link_and_keeps_the_queue_short() {
-    check("uses the link alone, with a short queue", paths(), |path| {
-        let outcome = run(&path.plan(vec![path.phase(0, 0.0)]));
-        let (share, least) = (path.share(&outcome, 3), path.least_share(&outcome, 3));
-        let (p95_ms, above) = (Path::p95_ms(&outcome, 3), path.longest_above_in_drains(&outcome));
-        prop_assert!(share > 0.88, "{} of the link", share);
-        prop_assert!(least > 0.7, "stuck: {} of the link in two seconds", least);
-        prop_assert!(p95_ms < path.allowed_ms(), "{} ms of queue, {} allowed", p95_ms, path.allowed_ms());
-        prop_assert!(above < 1.0, "above 2 BDP and the target for {} drains", above);
-        Ok(())
-    });
+    check("uses the link alone, with a short queue", paths(), |path| uses_the_link(path, path.allowed_ms()));
+    check("uses a usual link alone, with a short queue", usual_paths(), |path| uses_the_link(path, path.usual_ms()));
 }
 
 /// crest finds a policer's rate, and most segments arrive. Below 5 Mbit/s, a round trip has so few segments that
 /// one loss is a large share of them.
 #[test]
 fn a_policer_loses_little() {
-    let paths = (0.7f64..2.0, 8u64..40)
-        .prop_map(|(log_mbps, delay_ms)| Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms });
-    check("loses little at a policer", paths, |path| {
+    check("loses little at a policer", paths_within(0.7..2.0, 8..40), |path| {
         let outcome = run(&path.policed());
         let (share, lost) = (path.share(&outcome, 3), Path::lost(&outcome, 3));
         prop_assert!(lost < 0.03, "{} lost, {} of the rate", lost, share);
@@ -53,7 +49,7 @@ fn a_policer_loses_little() {
 /// This also holds if the minimum of four segments in flight per flow exceeds, in total, what the path holds.
 #[test]
 fn siblings_share_the_link_and_leave_less_queue_than_bbr() {
-    check("siblings share the link", (fast_paths(8..40), 2usize..17), |(path, flows)| {
+    check("siblings share the link", (paths_within(1.0..2.0, 8..40), 2usize..17), |(path, flows)| {
         let [crest, bbr] = ["crest", "bbr"].map(|cc| run(&path.crowd(cc, flows)));
         let (jain, p95_ms, of_bbr_ms) = (Path::jain(&crest), Path::p95_ms(&crest, 3), Path::p95_ms(&bbr, 3));
         prop_assert!(jain > 0.95, "{}", jain);
@@ -66,7 +62,7 @@ fn siblings_share_the_link_and_leave_less_queue_than_bbr() {
 /// crest wants more of a queue on longer paths.
 #[test]
 fn marks_of_a_codel_keep_the_queue_short() {
-    check("marks keep the queue short", fast_paths(8..100), |path| {
+    check("marks keep the queue short", paths_within(1.0..2.0, 8..100), |path| {
         let mut plan = path.plan(vec![path.phase(0, 0.0)]);
         let (target_ns, interval_ns) = (5_000_000, 100_000_000);
         let codel = Parameters { kind: Kind::Codel, target_ns, interval_ns, ecn: true, mtu_bytes: 1500, seed: 1 };
@@ -86,14 +82,13 @@ fn marks_of_a_codel_keep_the_queue_short() {
     });
 }
 
-/// While ACKs wait in a queue on their way back, crest keeps more data in flight instead of seeing a rival. On single
-/// paths, it has little more than half of CUBIC's throughput; on seven of eight, it has at least 0.9.
+/// While ACKs wait in a queue on their way back, crest keeps more data in flight instead of seeing a rival. It has
+/// at least 0.9 of CUBIC's throughput on each of the twelve paths of a short run. In a soak, single paths have little more
+/// than half.
 #[test]
 fn acks_that_wait_cost_no_throughput() {
-    let paths = (0.3f64..2.0, 8u64..40)
-        .prop_map(|(log_mbps, delay_ms)| Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms });
     let all = RefCell::new(Vec::new());
-    check("waits for ACKs", (paths, 5u64..20, 1u64..5), |(path, slower, bdps)| {
+    check("waits for ACKs", (usual_paths(), 5u64..20, 1u64..5), |(path, slower, bdps)| {
         let back_bps = (path.rate_bps / slower).max(500_000);
         let bytes = |cc| run(&path.full_way_back(cc, back_bps, bdps)).record.flows[0].bytes as f64;
         let of_cubic = bytes("crest") / bytes("cubic");
@@ -103,5 +98,5 @@ fn acks_that_wait_cost_no_throughput() {
     });
     let all = all.into_inner();
     let below = all.iter().filter(|of_cubic| **of_cubic < 0.9).count();
-    assert!(below * 8 < all.len(), "below 0.9 of CUBIC's on {below} of {} paths", all.len());
+    assert!(below * 12 < all.len(), "below 0.9 of CUBIC's on {below} of {} paths", all.len());
 }

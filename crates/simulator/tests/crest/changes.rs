@@ -1,11 +1,16 @@
 //! Changes of the path: outages, losses, and other routes.
 
-use crate::path::{Path, SECOND_NS, check, every_20_ms, paths, run};
+use crate::path::{Path, SECOND_NS, check, every_20_ms, paths, run, usual_paths};
 use hotcc_lab_proto::plan::Plan;
 use hotcc_simulator::exec::Outcome;
 use proptest::prelude::*;
 
 impl Path {
+    /// Returns a plan in which this share of the packets is lost from `from_s` to `to_s`.
+    fn lossy_within(self, from_s: u64, to_s: u64, loss: f64) -> Plan {
+        self.plan(vec![self.phase(0, 0.0), self.phase(from_s, loss), self.phase(to_s, 0.0)])
+    }
+
     /// Returns a plan with a flow of crest whose route changes to `other`, which differs in the delay, at `at_s`.
     fn then(self, other: Self, at_s: u64) -> Plan {
         let longer = if other.delay_ms > self.delay_ms { other } else { self };
@@ -20,10 +25,15 @@ impl Path {
 #[test]
 fn it_recovers_from_an_outage() {
     check("recovers from an outage", (paths(), 1u64..4), |(path, outage_s)| {
-        let outcome = run(&path.plan(vec![path.phase(0, 0.0), path.phase(8, 1.0), path.phase(8 + outage_s, 0.0)]));
+        let outcome = run(&path.lossy_within(8, 8 + outage_s, 1.0));
         let from_s = 20 + path.bdp_bytes() / 500_000;
         let least = path.least_share(&outcome, from_s);
         prop_assert!(least > 0.8, "{} of the link in two seconds from {} s on", least, from_s);
+        Ok(())
+    });
+    check("recovers from an outage of a usual link", (usual_paths(), 1u64..4), |(path, outage_s)| {
+        let share = path.share(&run(&path.lossy_within(8, 8 + outage_s, 1.0)), 20);
+        prop_assert!(share > 0.88, "{} of the link", share);
         Ok(())
     });
 }
@@ -32,11 +42,16 @@ fn it_recovers_from_an_outage() {
 #[test]
 fn it_recovers_from_5_percent_loss() {
     check("recovers from 5 % loss", paths(), |path| {
-        let outcome = run(&path.plan(vec![path.phase(0, 0.0), path.phase(5, 0.05), path.phase(12, 0.0)]));
+        let outcome = run(&path.lossy_within(5, 12, 0.05));
         let from_s = 12 + 10.max((80.0 * path.rtt_s()).ceil() as u64);
         let (share, during) = (path.share(&outcome, from_s), path.share_within(&outcome, 6, 12));
         prop_assert!(share > 0.88, "{} of the link from {} s on", share, from_s);
         prop_assert!(during > 0.02, "{} of the link while segments are lost", during);
+        Ok(())
+    });
+    check("recovers from 5 % loss on a usual link", usual_paths(), |path| {
+        let share = path.share(&run(&path.lossy_within(5, 15, 0.05)), 20);
+        prop_assert!(share > 0.88, "{} of the link", share);
         Ok(())
     });
 }

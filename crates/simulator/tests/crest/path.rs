@@ -1,18 +1,19 @@
 //! A path, the plans of crest on it, and what the tests measure.
 
+pub use crate::two_hosts::{SECOND_NS, TO, run};
+
+use crate::two_hosts::{self, flow};
 use hotcc_lab_proto::plan::{
-    Algorithm, End, Feed, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase, PlannedPolice,
-    PlannedReading,
+    Algorithm, Feed, Plan, PlannedFlow, PlannedLink, PlannedPhase, PlannedPolice, PlannedReading,
 };
 use hotcc_lab_proto::records::POLICED;
-use hotcc_simulator::exec::{Outcome, simulate};
+use hotcc_simulator::exec::Outcome;
 use hotcc_testbed::soak;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
-pub const SECOND_NS: u64 = 1_000_000_000;
-pub const TO: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const FROM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 /// Length of each run.
 pub const SECONDS: u64 = 40;
@@ -35,52 +36,12 @@ impl Path {
     /// Returns a plan with one flow of crest on the path, which has these phases. The queue holds 2 MB, or 2 BDP if
     /// that is more.
     pub fn plan(self, phases: Vec<PlannedPhase>) -> Plan {
-        let host = |name: &str, address: &str| PlannedHost {
-            name: name.to_owned(),
-            setup: vec![format!("address add {address}/24 dev e0")],
-            sysctls: Vec::new(),
-            rx: None,
-        };
-        let link = |name: &str, seed| PlannedLink {
-            name: name.to_owned(),
-            seed,
-            step_ns: SECOND_NS,
-            rates: vec![(1, self.rate_bps)],
-            queue_bytes: 2_000_000.max(2 * self.bdp_bytes()),
-            phases: vec![self.phase(0, 0.0)],
-            ..PlannedLink::default()
-        };
-        let end = |host, receives| End { host, device: "e0".to_owned(), receives };
-        let flow = PlannedFlow {
-            name: "crest".to_owned(),
-            from: 0,
-            to: 1,
-            address: TO,
-            cc: Some("crest".to_owned()),
-            watch: None,
-            start_ns: 0,
-            stop_ns: u64::MAX,
-            bytes: None,
-            pace: None,
-            paced: false,
-            way: vec![0],
-        };
-        let algorithm =
-            Algorithm { object: "crest".into(), cc: "crest".into(), profile: "default".into(), set: Vec::new() };
-        Plan {
-            duration_ns: SECONDS * SECOND_NS,
-            hosts: vec![host("a", "10.0.0.1"), host("b", "10.0.0.2")],
-            cables: vec![PlannedCable { ends: [end(0, 1), end(1, 0)], mtu: 1500, offload_segments: 1 }],
-            links: vec![
-                PlannedLink { phases, ..link("l:a>b", 1) },
-                PlannedLink { rates: Vec::new(), ..link("l:b>a", 2) },
-            ],
-            flows: vec![flow],
-            algorithms: vec![algorithm],
-            packet_records: 5_000_000,
-            ack_records: 5_000_000,
-            ..Plan::default()
-        }
+        let queue_bytes = 2_000_000.max(2 * self.bdp_bytes());
+        let mut plan = two_hosts::plan(vec![flow("crest", None)], SECONDS, self.rate_bps, queue_bytes, self.delay_ms);
+        plan.links[0].phases = phases;
+        plan.algorithms =
+            vec![Algorithm { object: "crest".into(), cc: "crest".into(), profile: "default".into(), set: Vec::new() }];
+        plan
     }
 
     /// Returns a plan with this many flows under one congestion control, all from the start.
@@ -178,13 +139,18 @@ impl Path {
         (target_ms + f64::max(3.0, 1.25 * window.sqrt()) * segment_ms, segment_ms)
     }
 
-    /// Returns the allowed 95th percentile of the queueing delay: that of twice the queue that crest aims at, and four
-    /// segments. Half as much again is allowed where rate times RTT exceeds 5 Mbit, for example from 50 Mbit/s and
-    /// 100 ms on.
-    pub fn allowed_ms(self) -> f64 {
+    /// Returns the allowed 95th percentile of the queueing delay on a usual path: that of twice the queue that crest aims
+    /// at, and four segments.
+    pub fn usual_ms(self) -> f64 {
         let (target_ms, segment_ms) = self.target_ms();
+        2.0 * target_ms + 4.0 * segment_ms
+    }
+
+    /// Returns the allowed 95th percentile on any path. Half as much again is allowed where rate times RTT exceeds 5
+    /// Mbit, for example from 50 Mbit/s and 100 ms on.
+    pub fn allowed_ms(self) -> f64 {
         let factor = if 8 * self.bdp_bytes() > SHORT_QUEUE_BITS { 1.5 } else { 1.0 };
-        factor * (2.0 * target_ms + 4.0 * segment_ms)
+        factor * self.usual_ms()
     }
 
     /// Returns the longest time for which more than 2 BDP, the queue that crest aims at, and the least window of four
@@ -202,6 +168,17 @@ impl Path {
         }
         longest_ns as f64 / 1e6 / (self.rtt_s() * 1e3 + most_ms)
     }
+}
+
+/// Paths with these logarithms of the rate in Mbit/s, and these delays each way.
+pub fn paths_within(log_mbps: Range<f64>, delay_ms: Range<u64>) -> impl Strategy<Value = Path> {
+    (log_mbps, delay_ms)
+        .prop_map(|(log_mbps, delay_ms)| Path { rate_bps: (10f64.powf(log_mbps) * 1e6) as u64, delay_ms })
+}
+
+/// 2 to 100 Mbit/s, RTTs of 16 to 80 ms. The bounds are closer there.
+pub fn usual_paths() -> impl Strategy<Value = Path> {
+    paths_within(0.3..2.0, 8..40)
 }
 
 /// 0.5 to 200 Mbit/s, RTTs of 6 to 200 ms; each order of magnitude is equally likely.
@@ -224,10 +201,6 @@ pub fn check<S: Strategy>(name: &str, inputs: S, property: impl Fn(S::Value) -> 
     let cases = config.cases;
     TestRunner::new(config).run(&inputs, property).unwrap_or_else(|why| panic!("{why}"));
     soak::report(&format!("crest: {name} on {cases} paths"));
-}
-
-pub fn run(plan: &Plan) -> Outcome {
-    simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
 }
 
 /// Returns a feed with a reading every 20 ms, 10 ms old, of the capacity and the cell.
