@@ -15,7 +15,7 @@
  *                       | REFILL | ----------+  |  <----------------------------------------------------+ |
  *                       +--------+ W as before  |                                                         |
  *                          ^                    | the queue is gone                 others own the queue, |
- *         the queue is its |                    | or the path is longer             in two probes on end  |
+ *         the queue is its |                    |                                   in two probes on end  |
  *         own, or is never |  +---------+  +---------+                                                    |
  *         full             +- | RECHECK |  | COMPETE | <--------------------------------------------------+
  *                             +---------+  +---------+ W as CUBIC's
@@ -34,7 +34,8 @@
  *   marks    ECN marks shrink room more, in the end to 0; then W is 15/16 B path, and grows in rounds without marks.
  *   limit    losses without a queue: W is what arrives, for a while (a policer)
  *   path     base, and the time that ACKs wait in a queue on the way back, which the receiver's clock in them shows
- *   base     the least RTT of 5 s; then a probe looks for it; what three probes on end saw, if W had no effect on it
+ *   base     the least RTT of 5 s; then a probe looks for it; or what a smaller W saw three times on end, the last time
+ *            in a probe: a longer path
  *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
@@ -147,7 +148,7 @@ static __always_inline void base_restart(struct crest *f, struct crest_group *g)
 		f->window = max(exp2_q10(f->resume), (u64)W_MIN);
 	f->phase = MOVED;
 	f->rounds = f->rivals = f->doubt = f->filled = f->policed = 0;
-	f->entry_rtt = 0;
+	f->same_rtt = 0;
 	if (g)
 		g->base_us = 0;
 }
@@ -179,10 +180,11 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 	u32 now_ms = tp->tcp_mstamp / 1000, window_log = log2_q10(f->window), flows = group_flows(g);
 	/* the queue that flows of this kind leave together */
 	u64 stands = queue_target_us(f) * 3ULL / 2;
-	bool squeezed, stood;
+	bool squeezed, stood, longer = q_us > least_target_us(f) && !tp->app_limited;
 
 	if (g && flows > 1) {
-		squeezed = group_is_squeezed(g);
+		squeezed = group_fell(g, LOG2_ONE);
+		longer = longer && group_fell(g, LONGER_FALL);
 		stands += flows * extra_of(window_log) * (USEC_PER_SEC / SEGMENT) / max(exp2_q10(g->peak), 1ULL);
 	} else {
 		squeezed = window_log + LOG2_ONE < f->peak;
@@ -208,8 +210,13 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 		return;
 	}
 	stood = f->rounds >= STAND_ROUNDS << f->doubt && q_us > stands && !lost;
-	if (!stood && !probe_is_due(f, now_ms))
+	longer_round(f, longer);
+	if (f->probes >= YOUNG_PROBES + LONGER_SIGNS - 1) {
+		f->rounds = 0; /* a probe, not a test */
+		stood = false;
+	} else if (!stood && !probe_is_due(f, now_ms)) {
 		return;
+	}
 	f->probes += !stood && f->probes < YOUNG_PROBES;
 	if (g)
 		g->probe_ms = now_ms;
@@ -270,7 +277,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 			break;
 		f->phase = CRUISE;
 		f->rounds = f->stood;
-		f->empty = 0;
+		f->stood = f->empty = 0;
 		break;
 	case COMPETE:
 		compete_round(tp, f, q_us, queue_target_us(f), lost, group_least_window(g));
@@ -382,7 +389,8 @@ static __always_inline bool slice_is_over(const struct tcp_sock *tp, const struc
 	u32 rtt_us = f->base_us ? min(f->base_us, f->slice_rtt_us) : f->slice_rtt_us;
 
 	return rtt_us && elapsed_us >= rtt_us / 4 && rs->delivered > 0 && rs->rtt_us > 0 && !rs->is_retrans &&
-	       (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS || elapsed_us >= rtt_us);
+	       (elapsed_us >= rtt_us || (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS &&
+					 rs->rtt_us < f->slice_rtt_us + DELAYED_ACK_US));
 }
 
 /* -- Events -- */

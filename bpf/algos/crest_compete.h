@@ -20,6 +20,10 @@
 #define CUBE_GAIN 110 /* RFC 9438's C = 0.4 segments/s^3, for milliseconds, 1/256 segments and this shift */
 #define CUBE_TIME_MAX_MS 60000LL
 #define RENO_STEP 294 /* 1.15 segments */
+#define SAME_RTT 32 /* RTTs are the same if they differ by less than this part */
+#define LONGER_FALL 425 /* a quarter, in log2 / 1024, */
+#define LONGER_ROUNDS 10 /* within so many rounds */
+#define LONGER_SIGNS 3
 
 /* W for a test: if the whole queue is this flow's, the queue halves. */
 static __always_inline u32 test_window(u32 window, u32 rtt_us, u32 base_us)
@@ -70,7 +74,7 @@ static __always_inline u32 rtt_of(u16 ticks)
  */
 static __always_inline u32 trial_queue_us(const struct crest *f)
 {
-	u32 rtt_us = rtt_of(f->entry_rtt), before_us = rtt_us > f->base_us ? rtt_us - f->base_us : 0;
+	u32 rtt_us = rtt_of(f->same_rtt), before_us = rtt_us > f->base_us ? rtt_us - f->base_us : 0;
 
 	return max(before_us, min(before_us / 2 * 3, f->base_us));
 }
@@ -102,23 +106,60 @@ static __always_inline void probe_refill(struct crest *f, u32 window)
 	f->rounds = 0;
 }
 
-static __always_inline bool is_same_rtt(u32 a_us, u32 b_us)
+/*
+ * The RTTs of two rounds. While ACKs wait, their part of the RTT is known to the millisecond that the receiver's clock
+ * counts.
+ */
+static __always_inline bool is_same_rtt(const struct crest *f, u32 a_us, u32 b_us)
 {
-	return a_us <= b_us + b_us / 64 && b_us <= a_us + a_us / 64;
+	u32 apart_us = max(a_us, b_us) - min(a_us, b_us);
+
+	return apart_us <= a_us / SAME_RTT + (f->wait ? 1000 : 0);
 }
 
-/* Three probes in a row saw the same RTT, and W had no effect on it. A queue of other flows varies more. */
+/* A smaller W saw the same RTT. A queue of this flow would have become shorter, and a queue of other flows varies. */
+static __always_inline void longer_sign(struct crest *f)
+{
+	f->probes = max(f->probes, (u8)YOUNG_PROBES) + 1;
+}
+
+/* After a probe: whether the path is longer. */
 static __always_inline bool path_is_longer(struct crest *f, u32 before_us, u32 rtt_us)
 {
-	bool again = is_same_rtt(rtt_us, before_us) && is_same_rtt(rtt_us, rtt_of(f->entry_rtt));
-
-	f->entry_rtt = rtt_ticks(rtt_us);
-	if (f->probes >= YOUNG_PROBES)
-		f->probes = again ? f->probes + 1 : YOUNG_PROBES;
-	if (f->probes < YOUNG_PROBES + 2)
+	if (is_same_rtt(f, rtt_us, before_us) && is_same_rtt(f, rtt_us, rtt_of(f->same_rtt)))
+		longer_sign(f);
+	else
+		f->probes = min(f->probes, (u8)YOUNG_PROBES);
+	f->same_rtt = rtt_ticks(rtt_us);
+	if (f->probes < YOUNG_PROBES + LONGER_SIGNS)
 		return false;
 	f->probes = YOUNG_PROBES;
 	return true;
+}
+
+/*
+ * After a round of CRUISE. On a longer path, W falls with each round, because what the path holds looks like a queue.
+ * Each fall by a quarter at the same RTT is a sign. Not inline, so that the verifier does not follow the rest for each
+ * branch of it.
+ */
+static __noinline void longer_round(struct crest *f, bool queue)
+{
+	u32 window_log = log2_q10(f->window);
+	bool same = queue && is_same_rtt(f, f->round_rtt_us, rtt_of(f->same_rtt));
+
+	if (f->policed) /* f->resume is its limit */
+		return;
+	if (!same || window_log >= f->resume || ++f->stood > LONGER_ROUNDS) {
+		if (!same)
+			f->probes = min(f->probes, (u8)YOUNG_PROBES);
+		f->same_rtt = queue ? rtt_ticks(f->round_rtt_us) : 0;
+	} else if (window_log + LONGER_FALL <= f->resume) {
+		longer_sign(f);
+	} else {
+		return;
+	}
+	f->stood = 0;
+	f->resume = window_log;
 }
 
 static __always_inline void probe_end(const struct tcp_sock *tp, struct crest *f)
@@ -127,6 +168,8 @@ static __always_inline void probe_end(const struct tcp_sock *tp, struct crest *f
 	bool competed = f->phase == RECHECK, tested = competed || f->stood >= STAND_ROUNDS;
 
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
+	if (!tested && path_is_longer(f, before, rtt))
+		f->base_us = rtt;
 	if (rtt <= f->base_us + f->base_us / 32 || queue_is_own(before, rtt, f->base_us)) {
 		f->peak = f->resume;
 		f->rivals = f->stood = f->filled = 0;
@@ -135,15 +178,13 @@ static __always_inline void probe_end(const struct tcp_sock *tp, struct crest *f
 	}
 	if (tested)
 		f->rivals = min(f->rivals + 1, 5);
-	else if (path_is_longer(f, before, rtt))
-		f->base_us = rtt;
 	if (!competed && f->rivals < 2) { /* look again */
 		probe_refill(f, resume);
 		return;
 	}
 	if (!competed) {
 		f->peak = PEAK_UNKNOWN;
-		f->entry_rtt = f->probe_rtt;
+		f->same_rtt = f->probe_rtt;
 	} else if (!f->filled && f->rivals == 5) { /* a queue that is never full */
 		f->peak = f->resume;
 		f->rivals = f->stood = 0;
@@ -175,12 +216,6 @@ static __always_inline void compete_round(const struct tcp_sock *tp, struct cres
 	f->rounds = min(f->rounds + 1, 255);
 	if (!tp->app_limited)
 		f->window = min(compete_grow(f->window, exp2_q10(f->peak), (u64)f->stood * rtt_us / 1000), W_MAX);
-	if (f->rivals == 2 && f->peak == PEAK_UNKNOWN && log2_q10(f->window) >= f->resume + 3U * LOG2_ONE &&
-	    f->round_rtt_us <= before + before / 64 &&
-	    f->round_rtt_us >= before - before / 64) { /* W had no effect on the RTT, so the path is longer */
-		f->base_us = f->round_rtt_us;
-		f->empty = 255;
-	}
 	if (f->empty > 128) {
 		f->phase = CRUISE;
 		f->rivals = 0;

@@ -116,10 +116,10 @@ static __always_inline u32 group_least_window(const struct crest_group *g)
 	return group_flows(g) > 1 ? W_MIN / 2 : W_MIN;
 }
 
-/* Whether other flows took half of the group's best rate. */
-static __always_inline bool group_is_squeezed(const struct crest_group *g)
+/* Whether the group's rate fell by so much from its best, in log2. */
+static __always_inline bool group_fell(const struct crest_group *g, u32 by)
 {
-	return log2_q10(g->before & GROUP_RATE_MASK) + LOG2_ONE < g->peak;
+	return log2_q10(g->before & GROUP_RATE_MASK) + by < g->peak;
 }
 
 /*

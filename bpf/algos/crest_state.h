@@ -13,6 +13,7 @@
 #define RATE_MAX 0xffffffffULL
 #define SLICE_MIN_US 8000
 #define SLICE_SEGMENTS 4
+#define DELAYED_ACK_US 30000 /* a receiver delays an ACK by 40 ms; such an ACK says nothing about the path */
 #define ACKED_MAX (1U << 16)
 #define ROOM_ONE 255
 #define ROOM_LOSSES 3 /* what losses leave at least; only marks take more */
@@ -40,18 +41,19 @@ struct crest {
 	u16 last_time FIELD("us / 64", "length of the slice before");
 	u16 wait FIELD("us / 64", "time that ACKs wait in a queue on the way back, at its recent most");
 	u16 resume FIELD("log2(segments / 256) / 1024",
-			 "W before the probe; in CRUISE, the limit for losses without a queue");
+			 "W before the probe; in CRUISE, the limit for losses without a queue, or W at same_rtt");
 	u16 peak FIELD("log2(segments / 256) / 1024", "W at its recent best; in COMPETE, before the last loss");
 	u16 probe_rtt FIELD("us / 64", "RTT before the probe");
-	u16 entry_rtt FIELD("us / 64", "RTT of the last probe; in COMPETE, before the probe that led to it");
+	u16 same_rtt FIELD("us / 64", "RTT that W had no effect on; in COMPETE, before the probe that led to it");
 	u16 burst FIELD("permille", "share of the least RTT that is added to the queue wanted");
 	u16 round_lost FIELD("segments", "lost before the round, modulo 65536");
 	u8 phase FIELD("", "0 START, 1 CRUISE, 2 PROBE, 3 REFILL, 4 COMPETE, 5 RECHECK, 6 MOVED")
 		EXPORT_COUNTS("START,CRUISE,PROBE,REFILL,COMPETE,RECHECK,MOVED");
 	u8 empty FIELD("RTT / 8", "time without a queue");
 	u8 rounds FIELD("rounds", "of a queue that others may own; in other phases, since their start");
-	u8 stood FIELD("rounds", "of such a queue before the probe; in COMPETE, since the last loss");
-	u8 probes FIELD("", "probes since the start, at most 4; more: probes on end that saw the same RTT");
+	u8 stood FIELD("rounds",
+		       "of such a queue before the probe; in CRUISE, at same_rtt; in COMPETE, since the last loss");
+	u8 probes FIELD("", "probes since the start, at most 4; more: times on end that a smaller W saw the same RTT");
 	u8 rivals FIELD("", "probes on end that found a queue of others");
 	u8 loss FIELD("permille", "share of segments lost, averaged over four rounds");
 	u8 room FIELD("1/255", "share of the queue wanted that losses and marks leave");

@@ -79,6 +79,19 @@ impl<'a> Connection<'a> {
         assert_eq!(connection.state("phase"), CRUISE);
         connection
     }
+
+    /// Returns a connection in CRUISE that grew to 200 segments, without a queue.
+    fn wide(algo: &'a HostAlgo) -> Self {
+        let mut connection = Self::cruising(algo);
+        for _ in 0..100 {
+            let window = connection.view.snd_cwnd;
+            if window >= 200 {
+                return connection;
+            }
+            connection.ack(40_000, window, window as i32, 40_000);
+        }
+        panic!("W is {}", connection.view.snd_cwnd);
+    }
 }
 
 #[test]
@@ -380,19 +393,31 @@ fn a_queue_that_follows_the_window_is_not_a_rivals() {
     assert_eq!(connection.state("phase"), CRUISE);
 }
 
-#[test]
-fn a_longer_path_is_not_taken_for_a_rival() {
-    let algo = HostAlgo::load("crest");
-    let mut connection = Connection::competing(&algo);
-    // W grows by an eighth per round, eightfold in 18 rounds, and the RTT stays
-    let mut rounds = 0;
-    while connection.state("phase") != CRUISE {
+/// Returns W over its value before, and the rounds, until the flow knows that its RTT is now that of a longer path. `rtt_us`
+/// is the RTT of a round in which this many segments are in flight.
+fn longer(connection: &mut Connection, most_rounds: u32, rtt_us: impl Fn(u32) -> i64) -> Option<(f64, u32)> {
+    let (first, base_us) = (connection.view.snd_cwnd, connection.state("base_us"));
+    for round in 0..most_rounds {
         let window = connection.view.snd_cwnd;
-        connection.ack(80_000, window, window as i32, 80_000);
-        rounds += 1;
-        assert!(rounds < 60, "phase {}", connection.state("phase"));
+        connection.ack(rtt_us(window) as u64, window, window as i32, rtt_us(window));
+        if connection.state("base_us") > base_us {
+            return Some((f64::from(connection.view.snd_cwnd) / f64::from(first), round));
+        }
     }
+    None
+}
+
+/// W falls by more than a quarter in each round, at the same RTT. So it also does at the rate of a link that gets slower
+/// and slower; but then the probe shows that the queue is the flow's own.
+#[test]
+fn a_path_is_longer_if_a_smaller_window_sees_the_same_rtt() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::wide(&algo);
+    let (left, rounds) = longer(&mut connection, 20, |_| 80_000).unwrap();
+    assert!(left > 0.1, "{left} of W after {rounds} rounds");
     assert_eq!(connection.state("base_us"), 80_000);
+    let mut connection = Connection::wide(&algo);
+    assert_eq!(longer(&mut connection, 200, |window| 40_000 + 200 * i64::from(window)), None, "the RTT follows W");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::path::{Path, SECOND_NS, check, every_20_ms, paths, run, usual_paths};
 use hotcc_lab_proto::plan::Plan;
 use hotcc_simulator::exec::Outcome;
 use proptest::prelude::*;
+use std::cell::RefCell;
 
 impl Path {
     /// Returns a plan in which this share of the packets is lost from `from_s` to `to_s`.
@@ -78,7 +79,7 @@ fn a_slightly_longer_route_costs_little() {
     });
 }
 
-/// The radio reports a new cell. Without a report, crest may cycle between a fifth of the rate and the full one.
+/// The radio reports a new cell.
 #[test]
 fn a_longer_route_that_is_reported_costs_little() {
     check("has the full rate on a longer route that is reported", (paths(), 1.2f64..4.0), |(path, factor)| {
@@ -90,6 +91,23 @@ fn a_longer_route_that_is_reported_costs_little() {
         prop_assert!(share > 0.85, "{} of the link", share);
         Ok(())
     });
+}
+
+/// From ten seconds after the change on, each of a short run's twelve paths has 0.8 of its rate. In a soak, one path in
+/// thirty has less.
+#[test]
+fn a_longer_route_that_nobody_reports_costs_ten_seconds() {
+    let all = RefCell::new(Vec::new());
+    check("finds a longer route without a report", (paths(), 1.2f64..4.0), |(path, factor)| {
+        let far = Path { delay_ms: ((path.delay_ms as f64 * factor) as u64).clamp(path.delay_ms + 1, 250), ..path };
+        let share = path.share(&run(&path.then(far, 10)), 20);
+        all.borrow_mut().push(share);
+        prop_assert!(share > 0.1, "{} of the link", share);
+        Ok(())
+    });
+    let all = all.into_inner();
+    let below = all.iter().filter(|share| **share < 0.8).count();
+    assert!(below * 12 < all.len(), "below 0.8 of the link on {below} of {} paths", all.len());
 }
 
 /// At 20 s, a handover changes the RTT from 20 ms to 60 ms. The flow has the full rate within 1 s if the radio reports
