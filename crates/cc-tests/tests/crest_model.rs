@@ -177,11 +177,12 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     let waits_once_in = if random.once_in(2) { 2 } else { 1000 };
     let is_policed = random.once_in(4);
     // a queue of others; a probe lowers it by the flow's own part
-    let rivals_us = if random.once_in(4) { (random.scale(0.5, 3.0) * base_us as f64) as u64 } else { 0 };
+    let rivals_us = if random.once_in(3) { (random.scale(0.5, 3.0) * base_us as f64) as u64 } else { 0 };
     let seldom = if rivals_us > 0 { 100 } else { 1 }; // the buffer is never full
     let least_part = random.pick(&[0.4, 1.0]);
+    let least_stand = if random.once_in(4) { 1.0 } else { 0.8 }; // a queue that never varies is a longer path
     let (mut slice_us, mut slice_acked) = (0, 0);
-    for step in 0..400 {
+    for step in 0..600 {
         rate = (rate * random.scale(0.7, 1.4)).clamp(50.0, most_rate.max(1e6));
         coming.rotate_left(1);
         coming[4] = rate;
@@ -194,7 +195,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let wait_us = if random.once_in(waits_once_in) { random.scale(100.0, base_us as f64) as u64 } else { 0 };
         let queue_us = if step > 20 && rivals_us > 0 {
             let part = if connection.is_probing() { random.scale(least_part, 1.0) } else { 1.0 };
-            (rivals_us as f64 * part) as u64 + queue_us / 50
+            (rivals_us as f64 * part * random.scale(least_stand, 1.0)) as u64 + queue_us / 50
         } else {
             queue_us
         };

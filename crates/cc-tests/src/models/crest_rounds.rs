@@ -116,6 +116,53 @@ impl Policer {
     }
 }
 
+/// Signs that the path is longer: a smaller W saw the same RTT.
+#[derive(Clone, Copy, Debug)]
+pub struct Longer {
+    /// Number of signs on end.
+    pub signs: u32,
+    /// The RTT that they saw, s; 0: none.
+    pub rtt_s: f64,
+    /// W at the last sign, or when that RTT was first seen, segments.
+    pub window: f64,
+    /// Rounds since then.
+    pub rounds: u32,
+}
+
+impl Longer {
+    /// Signs on end after which the path is longer.
+    pub const SIGNS: u32 = 3;
+
+    /// Returns how near this RTT is to being the same as the earlier one, s; negative: it is another. `waits` is whether
+    /// ACKs wait on the way back.
+    #[must_use]
+    pub fn sameness_s(earlier_s: f64, rtt_s: f64, waits: bool) -> f64 {
+        rtt_s / 32.0 + if waits { 0.001 } else { 0.0 } - (rtt_s - earlier_s).abs()
+    }
+
+    /// Returns them after a round of CRUISE with this W. The RTT is `None` if the round saw no queue.
+    #[must_use]
+    pub fn after_round(self, rtt_s: Option<f64>, window: f64, waits: bool) -> Self {
+        let Some(rtt_s) = rtt_s else { return Self { signs: 0, rtt_s: 0.0, window, rounds: 0 } };
+        if Self::sameness_s(self.rtt_s, rtt_s, waits) < 0.0 {
+            Self { signs: 0, rtt_s, window, rounds: 0 }
+        } else if window >= self.window || self.rounds == 10 {
+            Self { rtt_s, window, rounds: 0, ..self }
+        } else if window <= 0.75 * self.window {
+            Self { signs: self.signs + 1, window, rounds: 0, ..self }
+        } else {
+            Self { rounds: self.rounds + 1, ..self }
+        }
+    }
+
+    /// Returns the number of signs after a probe that is no test, given the RTTs before it and in it.
+    #[must_use]
+    pub fn after_probe(self, before_s: f64, rtt_s: f64, waits: bool) -> u32 {
+        let is_same = [before_s, self.rtt_s].iter().all(|earlier_s| Self::sameness_s(*earlier_s, rtt_s, waits) >= 0.0);
+        if is_same { self.signs + 1 } else { 0 }
+    }
+}
+
 /// What follows a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -1,7 +1,7 @@
 //! crest's least RTT, and its rules per round, against the f64 model: each step from the flow's own state before it.
 
 use super::{CRUISE, CWR, Connection};
-use hotcc_cc_tests::models::crest_rounds::{Losses, Outcome, Policer, Probe, Round, base_after, burst_after};
+use hotcc_cc_tests::models::crest_rounds::{Longer, Losses, Outcome, Policer, Probe, Round, base_after, burst_after};
 
 const PROBE: f64 = 2.0;
 const REFILL: f64 = 3.0;
@@ -34,6 +34,8 @@ pub struct Rounds {
     phase: f64,
     end: u32,
     lost: u16,
+    waits: bool,
+    longer: Longer,
     probe: Probe,
     stored: f64,
 }
@@ -72,6 +74,11 @@ pub struct RoundCounts {
     competed: u32,
     /// Those that end the competition because the queue is never full.
     never_full: u32,
+    /// Rounds that could be a sign of a longer path, and those that were.
+    possible: u32,
+    signs: u32,
+    /// Probes that found a longer path.
+    longer: u32,
 }
 
 impl RoundCounts {
@@ -90,6 +97,9 @@ impl RoundCounts {
             restored,
             competed,
             never_full,
+            possible,
+            signs,
+            longer,
         } = other;
         self.bases += bases;
         self.shorter += shorter;
@@ -108,6 +118,9 @@ impl RoundCounts {
         self.restored += restored;
         self.competed += competed;
         self.never_full += never_full;
+        self.possible += possible;
+        self.signs += signs;
+        self.longer += longer;
     }
 
     pub fn assert_enough(&self) {
@@ -117,6 +130,7 @@ impl RoundCounts {
         assert!(self.limits.iter().all(|limits| *limits > 5) && self.ends > 5, "{self:?}");
         assert!(self.probes.iter().all(|probes| *probes > 20) && self.restored > 100, "{self:?}");
         assert!(self.competed > 50 && self.never_full > 2, "{self:?}");
+        assert!(self.possible > 1000 && self.signs > 50 && self.longer > 5, "{self:?}");
     }
 }
 
@@ -144,6 +158,13 @@ impl Connection<'_> {
             phase,
             end: self.state("round_end") as u32,
             lost: self.state("round_lost") as u16,
+            waits: self.state("wait") > 0.0,
+            longer: Longer {
+                signs: (self.state("probes") as u32).saturating_sub(4),
+                rtt_s: self.state("same_rtt") * 64e-6,
+                window: stored,
+                rounds: self.state("stood") as u32,
+            },
             probe,
             stored,
         }
@@ -172,7 +193,7 @@ impl Connection<'_> {
         let known = (before.base_s > 0.0).then_some(before.base_s);
         let base_s = base_after(known, slice.rtt_s);
         if after.base_s > before.base_s + slice.error_s && known.is_some() {
-            assert!(before.phase == PROBE || before.phase == COMPETE, "the least RTT rose: {before:?} {after:?}");
+            assert!(before.phase == PROBE && !before.probe.is_test, "the least RTT rose: {before:?} {after:?}");
         } else {
             let is_close = (after.base_s - base_s).abs() <= slice.error_s + 2e-6;
             assert!(is_close, "least RTT {}, by the model {base_s}; {before:?} {slice:?}", after.base_s);
@@ -182,6 +203,9 @@ impl Connection<'_> {
         let is_over = self.view.snd_una.wrapping_sub(before.end) as i32 >= 0;
         if is_over && before.phase == CRUISE as f64 && after.phase == CRUISE as f64 {
             self.judge_round(before, &after, slice, counts);
+        }
+        if is_over && before.phase == CRUISE as f64 && (after.phase == CRUISE as f64 || after.phase == PROBE) {
+            self.judge_sign(before, &after, slice, counts);
         }
         if is_probe(after.phase) && !is_probe(before.phase) {
             let flight = slice.own_rate * after.base_s;
@@ -194,8 +218,35 @@ impl Connection<'_> {
             let least_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s));
             let is_base = slice.rtt_s <= base_s * 65.0 / 64.0;
             let probe = Probe { base_s, rtt_s: if is_base { slice.rtt_s } else { least_s }, ..before.probe };
+            if !probe.is_test && judge_longer(before, &after, probe, slice.error_s, counts) {
+                return;
+            }
             self.judge_end_of_probe(probe, &after, slice.error_s, counts);
         }
+    }
+
+    fn judge_sign(&self, before: &Rounds, after: &Rounds, slice: Measured, counts: &mut RoundCounts) {
+        let rtt_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s));
+        let (queue_s, target_s) = (rtt_s - after.base_s, f64::max(0.005, after.base_s / 8.0));
+        let (window, error_s) = (self.state("window") / 256.0, slice.error_s + 130e-6);
+        let window = if after.phase == PROBE { after.stored } else { window };
+        let ratio = window / before.longer.window;
+        let is_unclear = [queue_s - target_s, Longer::sameness_s(before.longer.rtt_s, rtt_s, after.waits)]
+            .iter()
+            .any(|margin_s| margin_s.abs() < error_s)
+            || [1.0, 0.75].iter().any(|limit| (ratio / limit - 1.0).abs() < STORED_ERROR);
+        if is_unclear || after.policer.tries > 0 || after.policer.rounds > 0 {
+            return;
+        }
+        let expected = before.longer.after_round((queue_s > target_s).then_some(rtt_s), window, after.waits);
+        assert_eq!(after.longer.signs, expected.signs, "{before:?} {after:?} {slice:?}");
+        if after.phase == CRUISE as f64 {
+            assert_eq!(after.longer.rounds, expected.rounds, "{before:?} {after:?} {slice:?}");
+            assert!((after.longer.rtt_s - expected.rtt_s).abs() <= error_s, "{before:?} {after:?} {slice:?}");
+            assert!((after.longer.window / expected.window - 1.0).abs() < STORED_ERROR, "{before:?} {after:?}");
+        }
+        counts.possible += u32::from(queue_s > target_s);
+        counts.signs += u32::from(expected.signs > before.longer.signs);
     }
 
     fn judge_end_of_probe(&self, probe: Probe, after: &Rounds, error_s: f64, counts: &mut RoundCounts) {
@@ -258,4 +309,23 @@ impl Connection<'_> {
             }
         }
     }
+}
+
+/// Judges what a probe that is no test says of a longer path. Returns whether it is one, or may be.
+fn judge_longer(before: &Rounds, after: &Rounds, probe: Probe, error_s: f64, counts: &mut RoundCounts) -> bool {
+    let margin = |earlier_s| Longer::sameness_s(earlier_s, probe.rtt_s, after.waits);
+    if [probe.before_s, before.longer.rtt_s].iter().any(|earlier_s| margin(*earlier_s).abs() < error_s + 200e-6) {
+        return true;
+    }
+    let signs = before.longer.after_probe(probe.before_s, probe.rtt_s, after.waits);
+    let is_longer = signs >= Longer::SIGNS;
+    assert_eq!(after.longer.signs, if is_longer { 0 } else { signs }, "{before:?} {after:?} {probe:?}");
+    if is_longer {
+        let is_close = (after.base_s - probe.rtt_s).abs() <= error_s + 2e-6;
+        assert!(is_close && after.phase == REFILL, "a longer path: {before:?} {after:?} {probe:?}");
+        counts.longer += 1;
+    } else {
+        assert!(after.base_s <= before.base_s + error_s, "the least RTT rose: {before:?} {after:?} {probe:?}");
+    }
+    is_longer
 }
