@@ -210,7 +210,7 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 		return;
 	}
 	stood = f->rounds >= STAND_ROUNDS << f->doubt && q_us > stands && !lost;
-	longer_round(f, longer);
+	longer_round(f, window_log, longer);
 	if (f->probes >= YOUNG_PROBES + LONGER_SIGNS - 1) {
 		f->rounds = 0; /* a probe, not a test */
 		stood = false;

@@ -142,9 +142,8 @@ static __always_inline bool path_is_longer(struct crest *f, u32 before_us, u32 r
  * Each fall by a quarter at the same RTT is a sign. Not inline, so that the verifier does not follow the rest for each
  * branch of it.
  */
-static __noinline void longer_round(struct crest *f, bool queue)
+static __noinline void longer_round(struct crest *f, u32 window_log, bool queue)
 {
-	u32 window_log = log2_q10(f->window);
 	bool same = queue && is_same_rtt(f, f->round_rtt_us, rtt_of(f->same_rtt));
 
 	if (f->policed) /* f->resume is its limit */

@@ -1,6 +1,8 @@
 //! crest's window in f64, from its page (docs/algorithms/crest.md): one slice at a time, from the flow's state before
 //! it.
 
+use super::crest_rounds::least_target_s;
+
 /// A slice's measurements, and the flow's state before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
@@ -34,17 +36,12 @@ pub struct Slice {
     pub forecast: Option<(f64, f64)>,
 }
 
-const TARGET_S: f64 = 0.005;
 /// 2^30 in units of 1/256 segments.
 const MOST_SEGMENTS: f64 = 4_194_304.0;
 
 impl Slice {
-    fn least_target_s(&self) -> f64 {
-        TARGET_S.max(self.base_s / 8.0)
-    }
-
     fn target_s(&self) -> f64 {
-        self.least_target_s() + self.base_s * self.burst
+        least_target_s(self.base_s) + self.base_s * self.burst
     }
 
     /// Returns a measured rate, corrected by the signal's forecast.
@@ -74,7 +71,7 @@ impl Slice {
             left if left < 3.0 => least * (15.0 + left) / 16.0 + 1.0, // marks have taken more than losses can
             _ => (least + queue).max(1.1 * least + 1.0),
         };
-        let low = (self.least_target_s() / 4.0 + 1.0 / self.own_rate).min(self.target_s());
+        let low = (least_target_s(self.base_s) / 4.0 + 1.0 / self.own_rate).min(self.target_s());
         let mut window = model;
         if self.rtt_s - self.base_s <= low && self.empty_rtts > 0.5 && !self.lossy {
             let growth = (0.25 + self.empty_rtts * 0.25).min(0.5) * self.room;

@@ -15,10 +15,16 @@ pub fn base_after(base_s: Option<f64>, rtt_s: f64) -> f64 {
     base_s.map_or(rtt_s, |base_s| base_s.min(rtt_s))
 }
 
+/// Returns the queue that is wanted at least, s.
+#[must_use]
+pub fn least_target_s(base_s: f64) -> f64 {
+    f64::max(0.005, base_s / 8.0)
+}
+
 /// Returns the queue that bursts add after a round of CRUISE with this queue, as a share of the least RTT.
 #[must_use]
 pub fn burst_after(burst: f64, base_s: f64, queue_s: f64, loss: f64) -> f64 {
-    let sees_none = queue_s <= f64::max(0.005, base_s / 8.0) / 4.0 && loss <= IGNORED;
+    let sees_none = queue_s <= least_target_s(base_s) / 4.0 && loss <= IGNORED;
     if sees_none { (burst + 0.06).min(BURST_MOST) } else { (burst - 0.01).max(0.0) }
 }
 

@@ -1,7 +1,9 @@
 //! crest's least RTT, and its rules per round, against the f64 model: each step from the flow's own state before it.
 
 use super::{CRUISE, CWR, Connection};
-use hotcc_cc_tests::models::crest_rounds::{Longer, Losses, Outcome, Policer, Probe, Round, base_after, burst_after};
+use hotcc_cc_tests::models::crest_rounds::{
+    Longer, Losses, Outcome, Policer, Probe, Round, base_after, burst_after, least_target_s,
+};
 
 const PROBE: f64 = 2.0;
 const REFILL: f64 = 3.0;
@@ -49,6 +51,13 @@ pub struct Measured {
     pub error_s: f64,
     pub flight_rate: f64,
     pub own_rate: f64,
+}
+
+impl Rounds {
+    /// Returns the least RTT of the round, given another slice of it, s.
+    fn least_rtt_with(&self, slice: Measured) -> f64 {
+        self.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s))
+    }
 }
 
 /// Counts of the checks.
@@ -215,7 +224,7 @@ impl Connection<'_> {
             assert!(is_close, "W of the probe {got}, by the model {expected}; {after:?} {slice:?}");
             counts.probes[usize::from(after.probe.is_test)] += 1;
         } else if is_probe(before.phase) && (after.phase == REFILL || after.phase == COMPETE) {
-            let least_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s));
+            let least_s = before.least_rtt_with(slice);
             let is_base = slice.rtt_s <= base_s * 65.0 / 64.0;
             let probe = Probe { base_s, rtt_s: if is_base { slice.rtt_s } else { least_s }, ..before.probe };
             if !probe.is_test && judge_longer(before, &after, probe, slice.error_s, counts) {
@@ -226,8 +235,8 @@ impl Connection<'_> {
     }
 
     fn judge_sign(&self, before: &Rounds, after: &Rounds, slice: Measured, counts: &mut RoundCounts) {
-        let rtt_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s));
-        let (queue_s, target_s) = (rtt_s - after.base_s, f64::max(0.005, after.base_s / 8.0));
+        let rtt_s = before.least_rtt_with(slice);
+        let (queue_s, target_s) = (rtt_s - after.base_s, least_target_s(after.base_s));
         let (window, error_s) = (self.state("window") / 256.0, slice.error_s + 130e-6);
         let window = if after.phase == PROBE { after.stored } else { window };
         let ratio = window / before.longer.window;
@@ -279,8 +288,8 @@ impl Connection<'_> {
             counts.rounds += 1;
             counts.lossy += u32::from(share > 0.03);
         }
-        let queue_s = before.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s)) - after.base_s;
-        let target_s = f64::max(0.005, after.base_s / 8.0);
+        let queue_s = before.least_rtt_with(slice) - after.base_s;
+        let target_s = least_target_s(after.base_s);
         let is_clear = |limit_s: f64| (queue_s - limit_s).abs() > slice.error_s + 130e-6;
         if is_clear(target_s / 4.0) && share != 0.03 {
             let expected = burst_after(before.burst, after.base_s, queue_s, share);

@@ -11,6 +11,7 @@ use hotcc_simulator::exec::Outcome;
 use hotcc_testbed::soak;
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
+use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::ops::Range;
 
@@ -201,6 +202,20 @@ pub fn check<S: Strategy>(name: &str, inputs: S, property: impl Fn(S::Value) -> 
     let cases = config.cases;
     TestRunner::new(config).run(&inputs, property).unwrap_or_else(|why| panic!("{why}"));
     soak::report(&format!("crest: {name} on {cases} paths"));
+}
+
+/// Checks that this share is above `least` on each path, and below `usual` on fewer than one path in twelve.
+pub fn check_share<S: Strategy>(name: &str, inputs: S, (least, usual): (f64, f64), share: impl Fn(S::Value) -> f64) {
+    let all = RefCell::new(Vec::new());
+    check(name, inputs, |input| {
+        let share = share(input);
+        all.borrow_mut().push(share);
+        prop_assert!(share > least, "{}", share);
+        Ok(())
+    });
+    let all = all.into_inner();
+    let below = all.iter().filter(|share| **share < usual).count();
+    assert!(below * 12 < all.len(), "{name}: below {usual} on {below} of {} paths", all.len());
 }
 
 /// Returns a feed with a reading every 20 ms, 10 ms old, of the capacity and the cell.
