@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What a flow's ACKing border PEP saw of it, as an agent writes it into the flow's socket storage. Layout and meaning:
- * crates/abi/src/pep.rs, which a test compares with this. Nothing in the record is trusted. For `mdcubic`, pep_server,
- * which writes the record, and sock_flows, which shows it.
+ * crates/abi/src/pep.rs, which a test compares with this. Nothing in the record is trusted. For `mdcubic`, `fbtcp` and
+ * `crest`, pep_server, which writes the record, and sock_flows, which shows it.
  */
 #pragma once
 #include <hotcc/kernel.h>

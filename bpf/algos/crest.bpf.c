@@ -39,9 +39,9 @@
  *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
- * crest_compete.h has the probes and the competition, crest_group.h the data that flows to one receiver share,
- * crest_policer.h the limit, crest_reverse.h the way back, and crest_signal.h the radio signal. Hooks: `cong_control`,
- * which also sets the pacing rate. ssthresh does not change.
+ * crest_border.h has the losses behind a border PEP, crest_compete.h the probes and the competition, crest_group.h the
+ * data that flows to one receiver share, crest_policer.h the limit, crest_reverse.h the way back, and crest_signal.h the
+ * radio signal. Hooks: `cong_control`, which also sets the pacing rate. ssthresh does not change.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
@@ -52,6 +52,7 @@
 #include <hotcc/tags.h>
 
 #include "account_map.h"
+#include "crest_border.h"
 #include "crest_compete.h"
 #include "crest_group.h"
 #include "crest_policer.h"
@@ -401,6 +402,8 @@ CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 	struct crest *f = flow_state(sk);
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->slice_start_us, acked = min(rs->acked_sacked, ACKED_MAX), w;
 
+	if (rs->losses > 0 && pep_is_possible(sk))
+		border_losses(sk, f, rs->losses, f->base_us + 3 * queue_target_us(f) / 2);
 	if (rs->rtt_us > 0 && (!f->slice_rtt_us || rs->rtt_us < f->slice_rtt_us)) {
 		f->slice_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US);
 		if (f->slice_rtt_us < f->base_us)

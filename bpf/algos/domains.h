@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * On which side of the PEP bytes are, by the PEP's record and the SACK blocks of the client's last ACK. Domain 1 is
- * from the sender to the PEP, domain 2 from the PEP to the client. For `mdcubic` and `fbtcp`.
+ * from the sender to the PEP, domain 2 from the PEP to the client. For `mdcubic`, `fbtcp` and `crest`.
  */
 #pragma once
 #include "abi/pep.h"
@@ -46,15 +46,23 @@ static __always_inline bool pep_saw_first(const struct tcp_sock *tp, const struc
 	return tp->snd_nxt != tp->snd_una && pep_saw_to(seen, 0);
 }
 
+/* The end of the client's last SACK block; 0: it has none. */
+static __always_inline u32 client_has_to(const struct tcp_sock *tp)
+{
+	u32 has = 0;
+
+	for (int i = 0; i < SACK_BLOCKS; i++)
+		has = seq_max(has, client_block(tp, i).end);
+	return has;
+}
+
 /*
  * The segments in domain 2: the PEP saw them above the client's last SACK block. What is below it arrived or was lost.
  */
 static __always_inline u32 domain2_segments(const struct tcp_sock *tp, const struct pep_seen *seen)
 {
-	u32 has = 0, in_order;
+	u32 has = client_has_to(tp), in_order;
 
-	for (int i = 0; i < SACK_BLOCKS; i++)
-		has = seq_max(has, client_block(tp, i).end);
 	in_order = seq_max(has, seen->in_order);
 	return (in_order - has + seq_bytes(seen->ranges, in_order)) / (tp->mss_cache ?: 1);
 }

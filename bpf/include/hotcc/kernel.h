@@ -179,6 +179,7 @@ struct rate_sample {
 	s32 delivered;
 	long interval_us;
 	long rtt_us;
+	int losses; /* segments that this ACK showed to be lost */
 	u32 acked_sacked;
 	bool is_app_limited;
 	bool is_retrans; /* of a segment that was sent again */

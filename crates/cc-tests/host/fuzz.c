@@ -124,6 +124,7 @@ static void control(struct tcp_sock *tp, u32 acked, long rtt_us)
 		rs.prior_mstamp = tp->tcp_mstamp - min((u64)max(rs.interval_us, 0L), tp->tcp_mstamp);
 		rs.is_app_limited = next8() & 1;
 		rs.is_retrans = next8() & 1;
+		rs.losses = next8() & 3;
 	}
 	HOOK(tp, host_cong_control(tp, tp->snd_una, 0, &rs));
 }

@@ -1,5 +1,7 @@
 //! crest on connections: examples worked by hand, one ACK at a time.
 
+#[path = "crest/border.rs"]
+mod border;
 #[path = "crest/limits.rs"]
 mod limits;
 #[path = "crest/radio.rs"]

@@ -14,6 +14,7 @@ use rounds::{Measured, RoundCounts};
 
 const START: u64 = 0;
 const CRUISE: u64 = 1;
+const COMPETE: u64 = 4;
 const CWR: u8 = 2;
 const MSS: u32 = 1448;
 /// The largest receive window (RFC 7323).
@@ -206,6 +207,9 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         } else if random.once_in(20 * seldom) {
             connection.view.lost += random.between(1, u64::from(acked)) as u32;
         }
+        if connection.flow.private("phase") == COMPETE && random.once_in(30) {
+            connection.lose(&mut counts.rounds);
+        }
         if connection.flow.private("phase") != START && random.once_in(marked_once_in * seldom) {
             connection.mark(&mut counts.rounds);
         }
@@ -225,7 +229,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         ]
         .map(|name| connection.state(name));
         let [window, burst, room, empty, loss, last_time, last_delivered, policed, resume, base_before, wait] = before;
-        let cruised = connection.flow.private("phase") == CRUISE;
+        let (cruised, competed) = [CRUISE, COMPETE].map(|phase| connection.flow.private("phase") == phase).into();
         connection.view.now_us += elapsed_us;
         connection.view.rcv_tsval = RECEIVER_START_MS + ((connection.view.now_us - wait_us) / 1000) as u32;
         said.tell(algo, connection.view.now_us);
@@ -270,7 +274,8 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             Measured { rtt_s, error_s, flight_rate, own_rate: f64::from(acked) / elapsed_s },
             &mut counts.rounds,
         );
-        if !cruised || connection.flow.private("phase") != CRUISE {
+        let phase = connection.flow.private("phase");
+        if !(cruised && phase == CRUISE || competed && phase == COMPETE) {
             continue;
         }
         let slice = Slice {
@@ -289,7 +294,12 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },
             lossy: loss > 30.0,
             forecast,
+            trial_s: None,
         };
+        if competed {
+            connection.judge_competition(&rounds_before, slice, error_s, &mut counts.rounds);
+            continue;
+        }
         let got = connection.state("window") / 256.0;
         let expected = [-error_s, 0.0, error_s].map(|error_s| {
             Slice { rtt_s: slice.rtt_s - error_s, wait_s: slice.wait_s + error_s, ..slice }.window_after()

@@ -59,6 +59,7 @@ fn learned_by(name: &str) -> Learned {
                 delivered: 100,
                 interval_us: 100_000,
                 rtt_us: 95_000,
+                losses: 0,
                 acked_sacked: 10,
                 is_app_limited: false,
                 is_retrans: false,

@@ -126,6 +126,8 @@ pub struct RateSample {
     pub interval_us: i64,
     /// RTT of the last segment that this ACK acknowledged; negative: none.
     pub rtt_us: i64,
+    /// Segments that this ACK showed to be lost.
+    pub losses: i32,
     /// Segments newly acknowledged or covered by SACK.
     pub acked_sacked: u32,
     /// Whether the application had too little to send at the interval's start.

@@ -114,6 +114,7 @@ impl CongestionControl for HostControl {
             delivered: sample.delivered,
             interval_us: sample.interval_us,
             rtt_us: sample.rtt_us,
+            losses: sample.losses as i32,
             acked_sacked: sample.acked_sacked,
             is_app_limited: sample.is_app_limited,
             is_retrans: sample.is_retrans,

@@ -68,6 +68,7 @@ mod tests {
             ("dtcp", &[Signal::Radio, Signal::Path][..]),
             ("mdcubic", &[Signal::Pep]),
             ("fbtcp", &[Signal::Pep]),
+            ("crest", &[Signal::Radio, Signal::Pep, Signal::Path]),
             ("dcm", &[Signal::Path]),
             ("arwa", &[Signal::Hint]),
             ("westwoodp", &[]),

@@ -34,13 +34,17 @@ pub struct Slice {
     pub lossy: bool,
     /// The signal's forecast of the rate, segments/s, and its weight.
     pub forecast: Option<(f64, f64)>,
+    /// The longest queue of a flow that competes, s.
+    pub trial_s: Option<f64>,
 }
 
 /// 2^30 in units of 1/256 segments.
 const MOST_SEGMENTS: f64 = 4_194_304.0;
 
 impl Slice {
-    fn target_s(&self) -> f64 {
+    /// Returns the queue that is wanted, s.
+    #[must_use]
+    pub fn target_s(&self) -> f64 {
         least_target_s(self.base_s) + self.base_s * self.burst
     }
 
@@ -55,25 +59,29 @@ impl Slice {
     #[must_use]
     pub fn rate(&self) -> f64 {
         let (queue, deep) = (self.rtt_s - self.base_s, 2.0 * self.target_s());
+        if self.trial_s.is_some() {
+            return self.expected(self.flight_rate);
+        }
         let recent = self.expected(self.recent_rate.min(self.flight_rate));
         let share = ((queue - deep) / deep).clamp(0.0, 1.0);
         self.expected(self.flight_rate) * (1.0 - share) + recent * share
     }
 
-    /// Returns W after the slice, for a flow that is past its start and neither probes nor competes, segments.
+    /// Returns W after the slice, for a flow that is past its start and neither probes nor competes, segments; of one that
+    /// competes, the most that W may be.
     #[must_use]
     pub fn window_after(&self) -> f64 {
         let rate = self.rate();
         let path_s = self.base_s + self.wait_s;
         let least = rate * path_s;
-        let queue = (rate * self.target_s() + (1.25 * self.window.sqrt()).max(3.0)) * self.room;
+        let queue = (rate * self.trial_s.unwrap_or(self.target_s()) + (1.25 * self.window.sqrt()).max(3.0)) * self.room;
         let model = match (self.room * 255.0).round() {
             left if left < 3.0 => least * (15.0 + left) / 16.0 + 1.0, // marks have taken more than losses can
             _ => (least + queue).max(1.1 * least + 1.0),
         };
         let low = (least_target_s(self.base_s) / 4.0 + 1.0 / self.own_rate).min(self.target_s());
         let mut window = model;
-        if self.rtt_s - self.base_s <= low && self.empty_rtts > 0.5 && !self.lossy {
+        if self.rtt_s - self.base_s <= low && self.empty_rtts > 0.5 && !self.lossy && self.trial_s.is_none() {
             let growth = (0.25 + self.empty_rtts * 0.25).min(0.5) * self.room;
             let grown = self.window * (1.0 + growth * (self.elapsed_s / path_s).min(1.0));
             window = window.max(grown.min(2.0 * model));

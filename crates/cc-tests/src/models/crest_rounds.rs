@@ -1,5 +1,5 @@
 //! crest's least RTT, and its rules per round, in f64, from its page (docs/algorithms/crest.md): losses, bursts,
-//! policers and probes, one slice or round at a time.
+//! policers, probes and competition, one slice or round at a time.
 
 /// Share of lost segments that is ignored.
 const IGNORED: f64 = 0.03;
@@ -227,5 +227,48 @@ impl Probe {
         } else {
             Outcome::Compete
         }
+    }
+}
+
+/// Returns the longest queue of a flow that competes, s. `before_s` is the RTT before the probe that led to it.
+#[must_use]
+pub fn trial_s(base_s: f64, target_s: f64, before_s: f64, filled: bool) -> f64 {
+    let before_s = (before_s - base_s).max(0.0);
+    if filled { 6.0 * base_s } else { before_s.max(base_s.min(1.5 * before_s)).max(target_s) }
+}
+
+/// A flow that competes.
+#[derive(Clone, Copy, Debug)]
+pub struct Competitor {
+    /// W, segments.
+    pub window: f64,
+    /// W before the last loss that CUBIC's curve returns to, segments; `None` before the flow follows that curve.
+    pub plateau: Option<f64>,
+    /// Rounds since the last loss, at most 255.
+    pub rounds: u32,
+}
+
+impl Competitor {
+    /// Returns W after another round, segments: RFC 9438's curve, at least 1.15 segments and at most an eighth more.
+    /// `rtt_s` is the smoothed RTT, at most eight times the least one.
+    #[must_use]
+    pub fn after_round(self, rtt_s: f64) -> f64 {
+        let curve = self.plateau.map_or(f64::INFINITY, |plateau| {
+            let k_s = (0.3 * plateau / 0.4).cbrt();
+            let t_s = (f64::from((self.rounds + 1).min(255)) * rtt_s - k_s).clamp(-60.0, 60.0);
+            plateau + 0.4 * t_s.powi(3)
+        });
+        curve.min(self.window * 1.125).max(self.window + 1.15)
+    }
+
+    /// Returns the flow after a loss. If it has not reached the last plateau again, it leaves room for a newcomer: the
+    /// next plateau is a quarter of a power of two lower (RFC 9438, section 4.7, has 0.85).
+    #[must_use]
+    pub fn after_loss(self) -> Self {
+        let Some(plateau) = self.plateau else {
+            return Self { window: (self.window * 0.9).max(4.0), rounds: 0, ..self };
+        };
+        let lower = if self.rounds > 0 && self.window < plateau { (-0.25_f64).exp2() } else { 1.0 };
+        Self { window: (self.window * 0.7).max(4.0), plateau: Some(self.window * lower), rounds: 0 }
     }
 }

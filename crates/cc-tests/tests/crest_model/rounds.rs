@@ -1,16 +1,18 @@
 //! crest's least RTT, and its rules per round, against the f64 model: each step from the flow's own state before it.
 
-use super::{CRUISE, CWR, Connection};
+use super::{COMPETE, CRUISE, CWR, Connection};
+use hotcc_cc_tests::models::crest::Slice;
 use hotcc_cc_tests::models::crest_rounds::{
-    Longer, Losses, Outcome, Policer, Probe, Round, base_after, burst_after, least_target_s,
+    Competitor, Longer, Losses, Outcome, Policer, Probe, Round, base_after, burst_after, least_target_s, trial_s,
 };
 
 const PROBE: f64 = 2.0;
 const REFILL: f64 = 3.0;
-const COMPETE: f64 = 4.0;
 const RECHECK: f64 = 5.0;
 /// Rounds for which a queue stands before a probe is a test.
 const STAND_ROUNDS: f64 = 25.0;
+/// `peak` of a flow that competes and does not follow CUBIC's curve yet.
+const PEAK_UNKNOWN: f64 = 30.0 * 1024.0;
 /// Error of the logarithms in which W is stored during a probe.
 const STORED_ERROR: f64 = 0.025;
 /// Loss shares are whole numbers of permille in the algorithm.
@@ -39,6 +41,7 @@ pub struct Rounds {
     waits: bool,
     longer: Longer,
     probe: Probe,
+    competitor: Competitor,
     stored: f64,
 }
 
@@ -88,6 +91,12 @@ pub struct RoundCounts {
     signs: u32,
     /// Probes that found a longer path.
     longer: u32,
+    /// Rounds of competition by CUBIC's curve, and by an eighth per round; and slices in which W was too large.
+    curves: u32,
+    eighths: u32,
+    cut: u32,
+    /// Losses of flows that compete.
+    rival_losses: u32,
 }
 
 impl RoundCounts {
@@ -109,6 +118,10 @@ impl RoundCounts {
             possible,
             signs,
             longer,
+            curves,
+            eighths,
+            cut,
+            rival_losses,
         } = other;
         self.bases += bases;
         self.shorter += shorter;
@@ -130,6 +143,10 @@ impl RoundCounts {
         self.possible += possible;
         self.signs += signs;
         self.longer += longer;
+        self.curves += curves;
+        self.eighths += eighths;
+        self.cut += cut;
+        self.rival_losses += rival_losses;
     }
 
     pub fn assert_enough(&self) {
@@ -140,6 +157,7 @@ impl RoundCounts {
         assert!(self.probes.iter().all(|probes| *probes > 20) && self.restored > 100, "{self:?}");
         assert!(self.competed > 50 && self.never_full > 2, "{self:?}");
         assert!(self.possible > 1000 && self.signs > 50 && self.longer > 5, "{self:?}");
+        assert!(self.curves > 200 && self.eighths > 200 && self.cut > 20 && self.rival_losses > 50, "{self:?}");
     }
 }
 
@@ -175,6 +193,7 @@ impl Connection<'_> {
                 rounds: self.state("stood") as u32,
             },
             probe,
+            competitor: self.competitor(),
             stored,
         }
     }
@@ -194,6 +213,53 @@ impl Connection<'_> {
         );
         assert_eq!(before.lost.wrapping_sub(got.lost), 1, "a mark counts as a loss");
         counts.marks += 1;
+    }
+
+    fn competitor(&self) -> Competitor {
+        let peak = self.state("peak");
+        Competitor {
+            window: self.state("window") / 256.0,
+            plateau: (peak != PEAK_UNKNOWN).then_some((peak / 1024.0).exp2() / 256.0),
+            rounds: self.state("stood") as u32,
+        }
+    }
+
+    /// Loses a segment while the flow competes, and compares W and its plateau.
+    pub fn lose(&mut self, counts: &mut RoundCounts) {
+        let before = self.competitor();
+        assert_eq!(self.flow.ssthresh(), self.view.snd_ssthresh, "the kernel does not move W");
+        let (got, expected) = (self.competitor(), before.after_loss());
+        if before.plateau.is_some_and(|plateau| (before.window / plateau - 1.0).abs() < STORED_ERROR) {
+            return; // whether W had reached the plateau is a matter of rounding
+        }
+        let is_close = |got: f64, expected: f64| (got / expected - 1.0).abs() < STORED_ERROR;
+        assert!(is_close(got.window, expected.window), "{got:?}, by the model {expected:?}; {before:?}");
+        assert_eq!(got.plateau.is_some(), expected.plateau.is_some(), "{before:?}");
+        let plateaus = got.plateau.zip(expected.plateau);
+        assert!(plateaus.is_none_or(|(got, expected)| is_close(got, expected)), "{got:?} {expected:?}; {before:?}");
+        assert_eq!(got.rounds, 0);
+        counts.rival_losses += 1;
+    }
+
+    /// Compares W of a flow that competes after a slice, and at the end of a round.
+    pub fn judge_competition(&self, before: &Rounds, slice: Slice, error_s: f64, counts: &mut RoundCounts) {
+        let (queue_s, target_s) = (slice.rtt_s - slice.base_s, slice.target_s());
+        if (queue_s - target_s).abs() <= error_s + 1e-6 {
+            return;
+        }
+        let trial_s = trial_s(slice.base_s, target_s, before.longer.rtt_s, before.probe.filled);
+        let most = Slice { trial_s: Some(trial_s), ..slice }.window_after();
+        let cut = if queue_s > target_s { slice.window.min(most) } else { slice.window };
+        let is_over = self.view.snd_una.wrapping_sub(before.end) as i32 >= 0;
+        let competitor = Competitor { window: cut, ..before.competitor };
+        let rtt_s = (f64::from(self.view.srtt_us) / 8e6).min(8.0 * slice.base_s);
+        let expected = if is_over { competitor.after_round(rtt_s) } else { cut };
+        let got = self.state("window") / 256.0;
+        let is_close = (got / expected - 1.0).abs() < STORED_ERROR;
+        assert!(is_close, "W {got}, by the model {expected}; {before:?} {slice:?}");
+        counts.cut += u32::from(cut < 0.95 * slice.window);
+        counts.curves += u32::from(is_over && competitor.plateau.is_some());
+        counts.eighths += u32::from(is_over && competitor.plateau.is_none());
     }
 
     /// Compares the flow's state after a slice with the model's.
@@ -223,7 +289,7 @@ impl Connection<'_> {
             let is_close = (got / expected - 1.0).abs() < STORED_ERROR;
             assert!(is_close, "W of the probe {got}, by the model {expected}; {after:?} {slice:?}");
             counts.probes[usize::from(after.probe.is_test)] += 1;
-        } else if is_probe(before.phase) && (after.phase == REFILL || after.phase == COMPETE) {
+        } else if is_probe(before.phase) && (after.phase == REFILL || after.phase == COMPETE as f64) {
             let least_s = before.least_rtt_with(slice);
             let is_base = slice.rtt_s <= base_s * 65.0 / 64.0;
             let probe = Probe { base_s, rtt_s: if is_base { slice.rtt_s } else { least_s }, ..before.probe };
@@ -263,7 +329,7 @@ impl Connection<'_> {
             return; // a tick of 64 us decides
         }
         if probe.outcome() == Outcome::Compete {
-            assert_eq!(after.phase, COMPETE, "{probe:?} {after:?}");
+            assert_eq!(after.phase, COMPETE as f64, "{probe:?} {after:?}");
             counts.competed += 1;
             return;
         }

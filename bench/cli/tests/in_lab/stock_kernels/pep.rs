@@ -155,6 +155,25 @@ fn a_full_queue_behind_the_border_is_congestion() {
     assert!(used > 0.9, "{used} of the link is used");
 }
 
+/// crest grows by about a tenth per round trip while segments are lost, and so stops growing where as many are.
+#[test]
+fn crest_ignores_what_the_access_network_loses() {
+    const NAME: &str = "crest_ignores_what_the_access_network_loses";
+    if stock_kernel(NAME, "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let less = [("duration_s = 10", "duration_s = 8"), ("seeds = [1, 2, 3]", "seeds = [1]")];
+    let path = reduced_scenario("pep-crest.toml", &less, scratch.path());
+    let results = run_lab("vm:6.12", ["access=loss-8%", "cc=crest", "cc=alone"], &path, scratch.path());
+    let [with, without] = ["crest", "alone"].map(|cc| {
+        let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+        println!("{cc}: {:.2} Mbit/s", run.flows[0].throughput_bps / 1e6);
+        run.flows[0].throughput_bps
+    });
+    assert!(with > 1.5 * without, "{with} bit/s, and without the PEP {without} bit/s");
+}
+
 #[test]
 fn the_first_megabyte_takes_round_trips_of_domain_1() {
     const NAME: &str = "the_first_megabyte_takes_round_trips_of_domain_1";
