@@ -130,12 +130,12 @@ impl Receiver {
             self.quick = QUICK_ACKS;
             return Some(self.ack());
         }
-        self.note_arrival(now_ns);
         let had_gap = !self.out_of_order.is_empty();
         let mut ack_now = false;
         if start <= self.next {
             self.recent_ms = data.stamp_ms;
             self.next = end;
+            self.note_in_order(now_ns);
             if had_gap {
                 self.close_gap();
                 ack_now = self.out_of_order.is_empty(); // RFC 5681, section 4.2: the gap is filled
@@ -178,8 +178,9 @@ impl Receiver {
         ack
     }
 
-    /// `tcp_event_data_recv`.
-    fn note_arrival(&mut self, now_ns: u64) {
+    /// `tcp_event_data_recv`, which the kernel calls for data in order only: while a gap is repaired, the time since the
+    /// last such data may exceed the retransmission timeout.
+    fn note_in_order(&mut self, now_ns: u64) {
         if !self.has_data || now_ns - self.last_data_ns > GAP_NS.max(self.rtt_ns + GAP_NS) {
             self.quick = QUICK_ACKS;
         }
@@ -325,5 +326,15 @@ mod tests {
         let ack = receiver.data(0, &segment(3), false).unwrap();
         assert!(ack.is_dsack);
         assert_eq!(ack.sack[0], (3 * 1448, 4 * 1448));
+    }
+
+    #[test]
+    fn a_gap_that_was_repaired_late_is_followed_by_quick_acks() {
+        let mut receiver = steady();
+        receiver.data(0, &segment(17), false);
+        receiver.data(40_000_000 + GAP_NS, &segment(18), false);
+        assert_eq!(receiver.quick, 0);
+        receiver.data(40_000_000 + GAP_NS + 1, &segment(16), false);
+        assert_eq!(receiver.quick, 15);
     }
 }
