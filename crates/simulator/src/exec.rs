@@ -5,7 +5,8 @@ use crate::congestion::CongestionControl;
 use crate::flow::Flow;
 use crate::network::{Network, Transit};
 use crate::packet::{HEADER_BYTES, Packet};
-use crate::receiver::{Receiver, UNBOUNDED_BYTES};
+use crate::receive_window::ReceiveWindow;
+use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading};
@@ -14,8 +15,10 @@ use hotcc_lab_proto::run_record::RunRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The lab's default limit of hosts' receive buffers; it does not limit the window.
-const USUAL_BUFFER_BYTES: u64 = 67_108_864;
+/// The lab's default `tcp_rmem`.
+const USUAL_BUFFERS: &str = "4096 1048576 67108864";
+/// Its last value: a buffer below it is a bound.
+const USUAL_MOST_BYTES: u64 = 67_108_864;
 
 const ECN: &str = "net.ipv4.tcp_ecn";
 const RECEIVE_BUFFER: &str = "net.ipv4.tcp_rmem";
@@ -352,13 +355,15 @@ fn make_flow(
         }
     }
     let first = plan.cables.iter().find(|cable| cable.ends.iter().any(|e| Some(&e.receives) == planned.way.first()));
+    let mss = mtu - HEADER_BYTES;
+    let window = receive_window(plan, planned.to, mss, delay_ns)?;
     let config = Config {
         flow: place,
-        mss: mtu - HEADER_BYTES,
+        mss,
         offload_segments: first.map_or(1, |cable| cable.offload_segments),
         paced: planned.paced,
         ecn: has_ecn(plan, planned),
-        window_bytes: receive_window(plan, planned.to)?,
+        window_bytes: window.in_syn_ack(),
     };
     let mut control = registry.make(cc, seed(plan, place), (source, planned.address))?;
     let watched = planned.watch.and_then(|(offset, _)| control.field_at(offset));
@@ -366,7 +371,7 @@ fn make_flow(
         control.set_radio(None, feed.max_age_ms);
     }
     let sender = Sender::new(config, planned, control, watched);
-    Ok(Flow::tcp(place, planned, source, sender, Receiver::new(config.window_bytes, delay_ns), config.ecn))
+    Ok(Flow::tcp(place, planned, source, sender, Receiver::new(window, delay_ns), config.ecn))
 }
 
 /// Returns a number that differs for each flow of each run.
@@ -383,10 +388,14 @@ fn has_ecn(plan: &Plan, flow: &PlannedFlow) -> bool {
     sysctl(plan, flow.from, ECN) == Some("1") && sysctl(plan, flow.to, ECN) != Some("0")
 }
 
-/// Returns the window that a host's `tcp_rmem` allows: half of the buffer, because the packets' own memory takes the
-/// other half.
-fn receive_window(plan: &Plan, host: usize) -> Result<u64> {
-    let Some(value) = sysctl(plan, host, RECEIVE_BUFFER) else { return Ok(UNBOUNDED_BYTES) };
-    let most: u64 = value.split_whitespace().last().unwrap_or_default().parse().context("invalid tcp_rmem")?;
-    Ok(if most >= USUAL_BUFFER_BYTES { UNBOUNDED_BYTES } else { most / 2 })
+/// Returns the window that a host's `tcp_rmem` allows. If the last value is below the lab's default, it is a bound: the
+/// window is always half of it, because the packets' own memory takes the other half. Otherwise the kernel's tuning
+/// applies.
+fn receive_window(plan: &Plan, host: usize, mss: u32, rtt_ns: u64) -> Result<ReceiveWindow> {
+    let value = sysctl(plan, host, RECEIVE_BUFFER).unwrap_or(USUAL_BUFFERS);
+    let sizes: Vec<u64> =
+        value.split_whitespace().map(str::parse).collect::<Result<_, _>>().context("invalid tcp_rmem")?;
+    let [_, first, most] = sizes[..] else { bail!("invalid tcp_rmem `{value}`: expected three sizes") };
+    let tuned = || ReceiveWindow::tuned(first, most, mss, rtt_ns);
+    Ok(if most >= USUAL_MOST_BYTES { tuned() } else { ReceiveWindow::fixed(most / 2) })
 }

@@ -55,6 +55,8 @@ pub(crate) struct Data {
     pub segments: u32,
     /// Timestamp, in ms.
     pub stamp_ms: u32,
+    /// The echoed timestamp of the receiver, in ms; 0 before its first ACK.
+    pub echo_ms: u32,
     /// PSH: this is the end of a write.
     pub push: bool,
     /// The sender has reduced its window after an ECN echo.

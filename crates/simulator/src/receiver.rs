@@ -2,6 +2,7 @@
 
 use crate::clock::{JIFFY_NS, jiffies, timer_fires_ns};
 use crate::packet::{Ack, Data, Range, SACK_BLOCKS};
+use crate::receive_window::ReceiveWindow;
 use hotcc_lab_proto::run_record::ReceiverEnd;
 
 /// `TCP_MAX_QUICKACKS`: number of ACKs that are sent immediately at the start, and after duplicates.
@@ -19,9 +20,6 @@ const FIRST_MSS: u32 = 536;
 /// After a gap longer than the retransmission timeout, which is at least this long, the receiver sends quick ACKs
 /// again.
 const GAP_NS: u64 = 200_000_000;
-
-/// Window of a receiver whose buffer the plan does not limit.
-pub(crate) const UNBOUNDED_BYTES: u64 = 1 << 40;
 
 /// The receivers' clock at the start of the simulation: neither the sender's, nor a whole number of milliseconds.
 const CLOCK_START_NS: u64 = 4_000_000_300_000_000;
@@ -54,7 +52,7 @@ pub(crate) struct Receiver {
     compressed_next: u64,
     duplicates: u32,
     compression_ns: Option<u64>,
-    window_bytes: u64,
+    window: ReceiveWindow,
     rtt_ns: u64,
     ece: bool,
     data_segments: u64,
@@ -62,8 +60,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Creates a receiver that offers a window of this many bytes, over a path with this RTT.
-    pub fn new(window_bytes: u64, rtt_ns: u64) -> Self {
+    /// Creates a receiver that offers this window, over a path with this RTT.
+    pub fn new(window: ReceiveWindow, rtt_ns: u64) -> Self {
         Self {
             next: 0,
             acknowledged: 0,
@@ -80,7 +78,7 @@ impl Receiver {
             compressed_next: 0,
             duplicates: 0,
             compression_ns: None,
-            window_bytes,
+            window,
             rtt_ns,
             ece: false,
             data_segments: 0,
@@ -99,7 +97,7 @@ impl Receiver {
             data_segments: self.data_segments,
             out_of_order_segments: self.out_of_order_segments,
             bytes: self.next,
-            last_window_bytes: (self.window_bytes < UNBOUNDED_BYTES).then_some(self.window_bytes),
+            last_window_bytes: Some(self.window.bytes()),
             ece_segments: Some(ece_segments),
             ..ReceiverEnd::default()
         }
@@ -120,10 +118,7 @@ impl Receiver {
             self.ece = true;
         }
         self.data_segments += u64::from(data.segments);
-        let full = data.len / data.segments;
-        if full >= self.largest_bytes {
-            self.largest_bytes = full;
-        }
+        self.window.measure_rtt(clock_ms(now_ns), data.echo_ms);
         if end <= self.next {
             // `tcp_data_queue`: an unnecessary retransmission
             self.duplicate = Some((start, end));
@@ -135,14 +130,16 @@ impl Receiver {
         if start <= self.next {
             self.recent_ms = data.stamp_ms;
             self.next = end;
-            self.note_in_order(now_ns);
+            self.note_in_order(now_ns, data);
             if had_gap {
                 self.close_gap();
                 ack_now = self.out_of_order.is_empty(); // RFC 5681, section 4.2: the gap is filled
             }
+            self.window.tune(now_ns, self.next);
         } else {
             self.out_of_order_segments += u64::from(data.segments);
             self.add(start, end);
+            self.grow_window(data.len);
         }
         // the receiver acknowledges a segment with PSH as soon as the application has read it (`tcp_cleanup_rbuf`)
         let read = data.push && self.out_of_order.is_empty();
@@ -165,7 +162,7 @@ impl Receiver {
         let mut ack = Ack {
             cumulative: self.next,
             echo_ms: self.recent_ms,
-            window_end: self.next + self.window_bytes,
+            window_end: self.next + self.window.bytes(),
             ece: self.ece,
             ..Ack::default()
         };
@@ -180,12 +177,26 @@ impl Receiver {
 
     /// `tcp_event_data_recv`, which the kernel calls for data in order only: while a gap is repaired, the time since the
     /// last such data may exceed the retransmission timeout.
-    fn note_in_order(&mut self, now_ns: u64) {
+    fn note_in_order(&mut self, now_ns: u64, data: &Data) {
+        let full = data.len / data.segments;
+        if full > self.largest_bytes {
+            self.largest_bytes = full;
+            self.window.measure_ratio(data.len);
+        }
         if !self.has_data || now_ns - self.last_data_ns > GAP_NS.max(self.rtt_ns + GAP_NS) {
             self.quick = QUICK_ACKS;
         }
         self.has_data = true;
         self.last_data_ns = now_ns;
+        self.grow_window(data.len);
+    }
+
+    /// Lets the window grow for a bundle. While the window grows, the receiver stays in quick-ACK mode.
+    fn grow_window(&mut self, bundle: u32) {
+        let out_of_order = &self.out_of_order;
+        if self.window.grow(bundle, || out_of_order.iter().map(|(start, end)| end - start).sum()) {
+            self.quick |= 1;
+        }
     }
 
     /// `__tcp_ack_snd_check`.
@@ -275,14 +286,23 @@ mod tests {
     use super::*;
 
     const MSS: u32 = 1448;
+    const RTT_NS: u64 = 40_000_000;
 
     fn segment(number: u64) -> Data {
-        Data { seq: number * u64::from(MSS), len: MSS, segments: 1, stamp_ms: number as u32, push: false, cwr: false }
+        Data {
+            seq: number * u64::from(MSS),
+            len: MSS,
+            segments: 1,
+            stamp_ms: number as u32,
+            echo_ms: 0,
+            push: false,
+            cwr: false,
+        }
     }
 
     /// Returns a receiver that has sent its initial quick ACKs.
     fn steady() -> Receiver {
-        let mut receiver = Receiver::new(1 << 30, 40_000_000);
+        let mut receiver = Receiver::new(ReceiveWindow::fixed(1 << 30), RTT_NS);
         for number in 0..16 {
             assert!(receiver.data(0, &segment(number), false).is_some(), "quick at the start");
         }
@@ -328,13 +348,40 @@ mod tests {
         assert_eq!(ack.sack[0], (3 * 1448, 4 * 1448));
     }
 
+    /// The window of the lab's hosts grows by 124,000 bytes, which takes 43 segments. Then 16 quick ACKs are left: an ACK
+    /// consumes one, and the growth replaces it.
+    #[test]
+    fn quick_acks_last_while_the_window_grows() {
+        let mut receiver = Receiver::new(ReceiveWindow::tuned(1_048_576, 67_108_864, MSS, RTT_NS), RTT_NS);
+        let mut quick = 0;
+        while receiver.data(0, &segment(quick), false).is_some() {
+            quick += 1;
+        }
+        let last = receiver.window.bytes();
+        assert_eq!(quick, 43 + 16);
+        assert!(receiver.data(0, &segment(quick + 1), false).is_some(), "every second segment");
+        assert_eq!(receiver.data(0, &segment(quick + 2), false), None);
+        assert_eq!(receiver.window.bytes(), last);
+    }
+
+    /// The buffer is tuned after a round trip with more data than in the ones before: the window grows again.
+    #[test]
+    fn a_faster_sender_gets_quick_acks_again() {
+        let mut receiver = Receiver::new(ReceiveWindow::tuned(1_048_576, 67_108_864, MSS, RTT_NS), RTT_NS);
+        let at_once = |receiver: &mut Receiver, now_ns: u64, numbers: std::ops::Range<u64>| {
+            numbers.filter(|number| receiver.data(now_ns, &segment(*number), false).is_some()).count()
+        };
+        assert_eq!(at_once(&mut receiver, 0, 0..200), 59 + 141 / 2);
+        assert_eq!(at_once(&mut receiver, RTT_NS, 200..300), 100, "the first of them ends the round trip");
+    }
+
     #[test]
     fn a_gap_that_was_repaired_late_is_followed_by_quick_acks() {
         let mut receiver = steady();
         receiver.data(0, &segment(17), false);
-        receiver.data(40_000_000 + GAP_NS, &segment(18), false);
+        receiver.data(RTT_NS + GAP_NS, &segment(18), false);
         assert_eq!(receiver.quick, 0);
-        receiver.data(40_000_000 + GAP_NS + 1, &segment(16), false);
+        receiver.data(RTT_NS + GAP_NS + 1, &segment(16), false);
         assert_eq!(receiver.quick, 15);
     }
 }

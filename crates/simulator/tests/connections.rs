@@ -111,6 +111,29 @@ fn the_receive_window_limits_what_is_in_flight() {
     assert!((225.0..251.0).contains(&windows), "{windows} windows in 250 RTTs");
 }
 
+/// The window in a SYN-ACK has no scale: of ten segments of 8948 bytes, seven are sent at first.
+#[test]
+fn the_window_of_the_syn_ack_limits_the_first_flight() {
+    let mut plan = plan(vec![flow("cubic", None)], 1);
+    plan.cables[0].mtu = 9000;
+    let first = run(&plan).acks[0];
+    assert_eq!((first.cwnd, first.in_flight), (10, 7));
+}
+
+/// The window of a small first buffer limits the first flights, and its growth lets the connection use the link.
+#[test]
+fn the_receive_window_grows_with_the_data() {
+    let received = |first_buffer: u64| {
+        let mut plan = plan(vec![flow("cubic", None)], 10);
+        plan.hosts[1].sysctls.push(("net.ipv4.tcp_rmem".to_owned(), format!("4096 {first_buffer} 67108864")));
+        run(&plan)
+    };
+    let (small, large) = (received(16_384), received(1_048_576));
+    assert_eq!((small.acks[0].in_flight, large.acks[0].in_flight), (4, 10), "half of the buffer less a segment");
+    let mbps = |outcome: &Outcome| outcome.record.flows[0].bytes as f64 * 8.0 / 10e6;
+    assert!(mbps(&small) > 0.9 * mbps(&large), "{} and {} Mbit/s", mbps(&small), mbps(&large));
+}
+
 #[test]
 fn marks_replace_losses_unless_the_receiver_declines_ecn() {
     let windows_and_marks = |of_receiver: &str| {

@@ -156,7 +156,7 @@ impl Sender {
         if len < mss {
             self.small_end = seq + len;
         }
-        self.emit(Data { seq, len: len as u32, segments, stamp_ms: self.stamp_ms(sent_ns), push, cwr: false });
+        self.emit(self.data(seq, len as u32, segments, sent_ns, push));
         self.next = seq + len;
         self.sock.packets_out += segments;
         if was_idle || self.timers.pending() == Some(Pending::Probe) {
@@ -227,9 +227,14 @@ impl Sender {
             self.board.moved(number);
         }
         self.sock.total_retrans += 1;
-        self.emit(Data { seq, len, segments: 1, stamp_ms: self.stamp_ms(sent_ns), push, cwr: false });
+        self.emit(self.data(seq, len, 1, sent_ns, push));
         self.record(true);
         Some(sent_ns)
+    }
+
+    fn data(&self, seq: u64, len: u32, segments: u32, sent_ns: u64, push: bool) -> Data {
+        let (stamp_ms, echo_ms) = (self.stamp_ms(sent_ns), self.sock.rcv_tsval);
+        Data { seq, len, segments, stamp_ms, echo_ms, push, cwr: false }
     }
 
     fn emit(&mut self, mut data: Data) {

@@ -24,7 +24,7 @@ pub(crate) struct Config {
     pub paced: bool,
     /// Whether ECN is in use.
     pub ecn: bool,
-    /// Window that the receiver offers when the connection opens.
+    /// Window in the receiver's SYN-ACK.
     pub window_bytes: u64,
 }
 

@@ -2,7 +2,6 @@
 
 use super::state::{Config, Sender};
 use crate::packet::Ack;
-use crate::receiver::UNBOUNDED_BYTES;
 use crate::reno::Reno;
 use hotcc_lab_proto::plan::PlannedFlow;
 use std::net::Ipv4Addr;
@@ -18,14 +17,8 @@ pub const START_MS: u64 = 1000;
 /// Returns a sender under Reno with an RTT of 100 ms that has just sent `in_flight` segments. The first ten of them
 /// fill the first window.
 pub fn sender(in_flight: u32, segments: Option<u64>) -> Sender {
-    let config = Config {
-        flow: 0,
-        mss: MSS as u32,
-        offload_segments: 1,
-        paced: false,
-        ecn: false,
-        window_bytes: UNBOUNDED_BYTES,
-    };
+    let config =
+        Config { flow: 0, mss: MSS as u32, offload_segments: 1, paced: false, ecn: false, window_bytes: u64::MAX >> 1 };
     let flow = PlannedFlow {
         name: "reno".to_owned(),
         from: 0,
