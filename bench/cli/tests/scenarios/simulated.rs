@@ -8,10 +8,12 @@ use std::fs;
 use std::process::Command;
 
 const SEEDS: &str = "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]";
+const MORE_SEEDS: &str =
+    "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24]";
 /// Changes of the path in `dcm-route.toml`.
 const ROUTES: [&str; 3] = ["longer", "shorter", "handover"];
 
-/// Runs these cases of a scenario over twelve seeds, after applying `changes` to its text.
+/// Runs these cases of a scenario, after applying `changes` to its text.
 fn simulate(scenario: &str, changes: &[(&str, &str)], cases: &[&str]) -> Vec<RunSummary> {
     let scratch = tempfile::tempdir().unwrap();
     let path = reduced_scenario(scenario, changes, scratch.path());
@@ -36,7 +38,7 @@ fn of_case(runs: &[RunSummary], case: &[(&str, &str)]) -> Vec<[f64; 2]> {
 
 /// Returns the differences, pair by pair, as shares of the mean of `theirs`.
 fn differences(ours: &[[f64; 2]], theirs: &[[f64; 2]], figure: usize) -> Vec<f64> {
-    assert_eq!((ours.len(), theirs.len()), (12, 12));
+    assert!(ours.len() == theirs.len() && ours.len() >= 12, "{} and {}", ours.len(), theirs.len());
     let whole = theirs.iter().map(|run| run[figure]).sum::<f64>() / theirs.len() as f64;
     ours.iter().zip(theirs).map(|(ours, theirs)| (ours[figure] - theirs[figure]) / whole).collect()
 }
@@ -51,13 +53,14 @@ fn change(ours: &[[f64; 2]], theirs: &[[f64; 2]], figure: usize) -> (f64, f64) {
     mean(&differences(ours, theirs, figure))
 }
 
-/// Uses links whose SINR determines the rate, with readings every 20 ms and every 100 ms.
+/// Uses links whose SINR determines the rate, with readings every 20 ms and every 100 ms. With 12 seeds, the interval of
+/// the queue at 0.1 % of losses includes 0.
 #[test]
 fn the_radio_signal_shortens_d_tcps_queue_and_raises_its_throughput_where_packets_are_lost() {
     let recorded =
         "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
     let changes = [
-        ("seeds = [1, 2, 3]", SEEDS),
+        ("seeds = [1, 2, 3]", MORE_SEEDS),
         (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // the trace's cases are not run
     ];
     let cases = ["radio=street", "radio=square", "who=off", "who=20ms", "who=100ms"];
