@@ -165,7 +165,7 @@ SEC("struct_ops") u32 BPF_PROG(arwa_undo_cwnd, struct sock *sk)
 }
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops___hotcc arwa ALGORITHM("NewReno that follows its receiver's hints, to keep delay low",
+struct tcp_congestion_ops___hotcc arwa ALGORITHM("NewReno that follows its receiver's hints, for low delay",
 						 "Adesh & Renuka 2019: section 3.4, Algorithm 2") = {
 	.init = (void *)arwa_init,
 	.release = (void *)arwa_release,

@@ -507,7 +507,7 @@ SEC("struct_ops") u32 BPF_PROG(crest_undo_cwnd, struct sock *sk)
 }
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops___hotcc crest ALGORITHM("W = rate served x (least RTT + small queue); radio corrects it",
+struct tcp_congestion_ops___hotcc crest ALGORITHM("W = rate served x (least RTT + small queue); radio helps",
 						  "this project: docs/algorithms/crest.md") = {
 	.init = (void *)crest_init,
 	.release = (void *)crest_release,

@@ -234,7 +234,7 @@ SEC("struct_ops") u32 BPF_PROG(dcm_undo_cwnd, struct sock *sk)
 }
 
 SEC(".struct_ops.link")
-struct tcp_congestion_ops___hotcc dcm ALGORITHM("Westwood weighted by the RTT's trend; restarts on a new path",
+struct tcp_congestion_ops___hotcc dcm ALGORITHM("Westwood weighted by the RTT's trend; new paths restart it",
 						"Hamamreh 2020: DCM+, section II, eqs 1-4") = {
 	.init = (void *)dcm_init,
 	.release = (void *)dcm_release,
