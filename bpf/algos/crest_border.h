@@ -15,7 +15,6 @@
 TUNABLE(u32, border_loss_permille, 100, 100, 0, 500, "permille",
 	"share of W that does not count as lost, if a border PEP saw it pass and there is no queue; 0: all count");
 
-#define BORDER_MAX_AGE_MS 1000
 #define BORDER_FEW 2 /* segments that are no share of a small W */
 
 /* Whether the PEP saw all that the client misses. Simpler than pep_saw_holes(): a loss before the border hides others. */
@@ -25,7 +24,7 @@ static __always_inline bool border_saw_losses(struct sock *sk)
 	u32 client_has = client_has_to(tp);
 	struct pep_flow_v1 record;
 
-	return client_has && pep_copy(sk, &record) && pep_is_fresh(tp, record.time_ns, BORDER_MAX_AGE_MS) &&
+	return client_has && pep_copy(sk, &record) && pep_is_fresh(tp, record.time_ns, PEP_MAX_AGE_MS) &&
 	       (s32)(record.in_order - tp->snd_una) >= (s32)client_has;
 }
 

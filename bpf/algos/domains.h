@@ -6,6 +6,9 @@
 #pragma once
 #include "abi/pep.h"
 
+/* For `fbtcp` and `crest`; `mdcubic` has a tunable. */
+#define PEP_MAX_AGE_MS 1000
+
 /* One of the last ACK's SACK blocks: bytes that the client has. */
 static __always_inline struct seq_range client_block(const struct tcp_sock *tp, int i)
 {

@@ -14,7 +14,6 @@ TUNABLE(u32, access_loss_cap_permille, 300, 0, 0, 1000, "permille",
 	"loss_cap_permille of a round whose losses the PEP says are the access network's");
 
 #define LOSS_SPAN 100U
-#define PEP_MAX_AGE_MS 1000
 
 /* Returns whether a PEP saw all missing segments; with `first`, they begin at snd_una. */
 static __always_inline bool lost_behind_pep(struct sock *sk, bool first)

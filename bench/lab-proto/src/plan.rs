@@ -58,6 +58,9 @@ impl Plan {
 /// The receiver's port of flow 0; see `bpf/lab/records.h`.
 pub const FIRST_FLOW_PORT: u16 = 20000;
 
+/// A host's `tcp_rmem` and `tcp_wmem` where a scenario sets none: buffers that do not limit.
+pub const USUAL_BUFFERS: &str = "4096 1048576 67108864";
+
 /// A host: a network namespace.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PlannedHost {

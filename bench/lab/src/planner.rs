@@ -12,7 +12,7 @@ use hotcc::object::check_cc_name;
 use hotcc_channel_model::Radio;
 use hotcc_lab_proto::plan::{
     Action, Algorithm, End, Fault, Feed, Pace, Plan, PlannedCable, PlannedEvent, PlannedFlow, PlannedHost, PlannedLink,
-    PlannedPep, PlannedReading,
+    PlannedPep, PlannedReading, USUAL_BUFFERS,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -217,8 +217,8 @@ fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {
 const DEFAULT_SYSCTLS: [(&str, &str); 5] = [
     ("net.ipv4.ip_forward", "1"),
     ("net.ipv4.tcp_no_metrics_save", "1"),
-    ("net.ipv4.tcp_rmem", "4096 1048576 67108864"),
-    ("net.ipv4.tcp_wmem", "4096 1048576 67108864"),
+    ("net.ipv4.tcp_rmem", USUAL_BUFFERS),
+    ("net.ipv4.tcp_wmem", USUAL_BUFFERS),
     ("net.ipv6.conf.all.disable_ipv6", "1"),
 ];
 

@@ -9,15 +9,13 @@ use crate::receive_window::ReceiveWindow;
 use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
 use anyhow::{Context, Result, bail, ensure};
-use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading};
+use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading, USUAL_BUFFERS};
 use hotcc_lab_proto::records::{AckRecord, PacketRecord};
 use hotcc_lab_proto::run_record::RunRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The lab's default `tcp_rmem`.
-const USUAL_BUFFERS: &str = "4096 1048576 67108864";
-/// Its last value: a buffer below it is a bound.
+/// The last value of [`USUAL_BUFFERS`]: a buffer below it is a bound.
 const USUAL_MOST_BYTES: u64 = 67_108_864;
 
 const ECN: &str = "net.ipv4.tcp_ecn";

@@ -27,6 +27,11 @@ fn of<'a>(runs: &'a [RunSummary], peps: &[&str]) -> Vec<&'a RunSummary> {
     of
 }
 
+/// Returns the run under this congestion control, of which there is one.
+fn under<'a>(runs: &'a [RunSummary], cc: &str) -> &'a RunSummary {
+    runs.iter().find(|run| run.run.case["cc"] == cc).unwrap()
+}
+
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = values.len() as f64;
     values.sum::<f64>() / count
@@ -128,7 +133,7 @@ fn slow_start_does_not_flood_a_slow_domain_2() {
     let path = reduced_scenario("pep-deep.toml", &less, scratch.path());
     let results = run_lab("vm:6.12", ["rate=50Mbit/s", "cc=paper", "cc=mdcubic"], &path, scratch.path());
     let [unbounded, bounded] = ["paper", "mdcubic"].map(|cc| {
-        let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+        let run = under(&results.runs, cc);
         let dropped = run.flows[0].queue_drops as f64 / run.flows[0].packets as f64;
         println!("{cc}: {} of {} packets dropped", run.flows[0].queue_drops, run.flows[0].packets);
         (dropped, run.flows[0].bytes as f64)
@@ -167,7 +172,7 @@ fn crest_ignores_what_the_access_network_loses() {
     let path = reduced_scenario("pep-crest.toml", &less, scratch.path());
     let results = run_lab("vm:6.12", ["access=loss-8%", "cc=crest", "cc=alone"], &path, scratch.path());
     let [with, without] = ["crest", "alone"].map(|cc| {
-        let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+        let run = under(&results.runs, cc);
         println!("{cc}: {:.2} Mbit/s", run.flows[0].throughput_bps / 1e6);
         run.flows[0].throughput_bps
     });
@@ -191,7 +196,7 @@ fn the_first_megabyte_takes_round_trips_of_domain_1() {
             &scratch.path().join(name),
         );
         let seconds = |cc: &str| {
-            let run = results.runs.iter().find(|run| run.run.case["cc"] == cc).unwrap();
+            let run = under(&results.runs, cc);
             run.metric("completion_s", None).unwrap_or_else(|| panic!("{cc} did not finish: {run:?}"))
         };
         let (without, with) = (seconds("cubic"), seconds("mdcubic"));
