@@ -168,15 +168,18 @@ fn crest_ignores_what_the_access_network_loses() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    let less = [("duration_s = 10", "duration_s = 8")];
-    let path = reduced_scenario("pep-crest.toml", &less, scratch.path());
+    // single runs spread: 24.6 to 31.8 Mbit/s over four seeds, and without the PEP 5.6 to 20.3
+    let two = [("duration_s = 10", "duration_s = 8"), ("seeds = [1]", "seeds = [1, 2]")];
+    let path = reduced_scenario("pep-crest.toml", &two, scratch.path());
     let results = run_lab("vm:6.12", ["access=loss-8%", "cc=crest", "cc=alone"], &path, scratch.path());
     let [with, without] = ["crest", "alone"].map(|cc| {
-        let run = under(&results.runs, cc);
-        println!("{cc}: {:.2} Mbit/s", run.flows[0].throughput_bps / 1e6);
-        run.flows[0].throughput_bps
+        let runs = results.runs.iter().filter(|run| run.run.case["cc"] == cc);
+        let rates: Vec<f64> = runs.map(|run| run.flows[0].throughput_bps / 1e6).collect();
+        println!("{cc}: {rates:.2?} Mbit/s");
+        assert_eq!(rates.len(), 2, "{cc}");
+        mean(rates.into_iter())
     });
-    assert!(with > 1.25 * without, "{with} bit/s, and without the PEP {without} bit/s"); // measured: 1.45 and 1.54
+    assert!(with > 1.25 * without, "{with} Mbit/s, and without the PEP {without} Mbit/s");
 }
 
 #[test]
