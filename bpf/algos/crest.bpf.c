@@ -32,7 +32,7 @@
  *   burst    grows by 6 % of base with each round that saw no queue, and shrinks by 1 % with any other
  *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B path.
  *   marks    ECN marks shrink room more, in the end to 0; then W is 15/16 B path, and grows in rounds without marks.
- *   limit    losses without a queue: W is what arrives, for a while (a policer)
+ *   limit    losses without a queue: W is what arrives, for a while (a policer); if that does not help, they are random
  *   path     base, and the time that ACKs wait in a queue on the way back, which the receiver's clock in them shows
  *   base     the least RTT of 5 s; then a probe looks for it; or what a smaller W saw three times on end, the last time
  *            in a probe: a longer path
@@ -175,7 +175,8 @@ static __always_inline bool probe_is_due(const struct crest *f, u32 now_ms)
 
 /* -- Rounds -- */
 
-static __always_inline void cruise_round(struct sock *sk, struct crest *f, struct crest_group *g, u32 q_us, bool lost)
+static __always_inline void cruise_round(struct sock *sk, struct crest *f, struct crest_group *g, u32 q_us, bool lost,
+					 u32 ignored)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 now_ms = tp->tcp_mstamp / 1000, window_log = log2_q10(f->window), flows = group_flows(g);
@@ -201,7 +202,7 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 	else if (q_us <= stands)
 		f->rounds -= min(f->rounds, (u8)1);
 	if (!tp->app_limited) {
-		if (q_us <= least_target_us(f) / 4 && f->loss <= loss_permille)
+		if (q_us <= least_target_us(f) / 4 && f->loss <= ignored)
 			f->burst = min(f->burst + 60U, burst_permille);
 		else
 			f->burst -= min(f->burst, (u16)10);
@@ -225,16 +226,17 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 }
 
 /* The round's losses, in permille, at most 255. */
-static __always_inline u32 losses_add(struct sock *sk, struct crest *f)
+static __always_inline u32 losses_add(struct sock *sk, struct crest *f, u32 ignored)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u16 segments = tp->lost - f->round_lost;
-	u32 lost = min(segments * 1000ULL / (f->window / SEGMENT + 1), 255ULL);
+	u32 sent = tp->delivered - f->round_delivered + segments;
+	u32 lost = min(segments * 1000U / (sent + 1), 255U);
 
 	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's losses */
 		lost = 0;
 	f->loss = (3 * f->loss + lost + 2) / 4;
-	if (f->loss > loss_permille)
+	if (f->loss > ignored)
 		f->room -= f->room / 4;
 	else if (f->room >= ROOM_LOSSES)
 		f->room = min(f->room + 8, ROOM_ONE);
@@ -248,7 +250,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
 	bool lost = (u16)tp->lost != f->round_lost, moved = path_changed(sk, &f->signal.path);
-	u32 q_us, lost_permille;
+	u32 q_us, lost_permille, ignored = losses_ignored(f, loss_permille);
 
 	if (radio_cell_changed(&f->signal.radio) || moved)
 		base_restart(f, g);
@@ -257,16 +259,17 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 		group_share_base(g, f, tp->tcp_mstamp / 1000, 2 * base_window_ms);
 	}
 	q_us = f->round_rtt_us > f->base_us ? f->round_rtt_us - f->base_us : 0;
-	lost_permille = losses_add(sk, f);
+	lost_permille = losses_add(sk, f, ignored);
 	f->round_lost = tp->lost;
+	f->round_delivered = tp->delivered;
 	switch (f->phase) {
 	case START:
-		if (f->loss > loss_permille)
+		if (f->loss > ignored)
 			f->phase = CRUISE;
 		break;
 	case CRUISE:
 		policer_round(f, segments_of(rate, path_us), lost_permille, loss_permille, q_us > least_target_us(f));
-		cruise_round(sk, f, g, q_us, lost);
+		cruise_round(sk, f, g, q_us, lost, ignored);
 		break;
 	case PROBE:
 	case RECHECK:
@@ -332,7 +335,7 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 	if (q_us > low) {
 		f->empty = 0;
 	} else {
-		if (f->phase == CRUISE && f->loss <= loss_permille && f->empty > 4) {
+		if (f->phase == CRUISE && f->empty > 4 && f->loss <= losses_ignored(f, loss_permille)) {
 			grow = min(250U + f->empty * 250U / 8, 500U) * f->room / ROOM_ONE;
 			w = max(w, min(f->window + f->window * grow * span / 1000000, 2 * w));
 		}
@@ -379,7 +382,7 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 		probe_end(tp, f);
 	}
 	slice_begin(tp, f);
-	if (round_over(tp, &f->round_end))
+	if ((s32)(rs->prior_delivered - f->round_delivered) >= 0)
 		round_end(sk, f, flight, path_us);
 	pace(sk, f, path_us);
 }
@@ -433,7 +436,7 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 		f->base_us = min(learned_base_us(sk), RTT_MAX_US);
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
-	f->round_end = tp->snd_nxt;
+	f->round_delivered = tp->delivered;
 	f->round_lost = tp->lost;
 	slice_begin(tp, f);
 	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* TCP itself paces, unless fq does */

@@ -35,7 +35,8 @@ struct crest {
 	u32 slice_delivered FIELD("segments", "delivered at its start");
 	u32 slice_rtt_us FIELD("us", "least RTT of the slice; 0: none yet");
 	u32 last_delivered FIELD("segments", "delivered in the slice before");
-	u32 round_end FIELD("", "sequence number whose acknowledgement ends the round");
+	u32 round_delivered FIELD("segments",
+				  "delivered before the round, which ends when a segment sent in it arrives");
 	u32 round_rtt_us FIELD("us", "least RTT of the round; 0: none yet");
 	u32 window FIELD("segments / 256", "W");
 	u16 last_time FIELD("us / 64", "length of the slice before");

@@ -31,6 +31,8 @@ const LOG_ERROR: f64 = 0.015;
 struct Connection<'a> {
     flow: Flow<'a>,
     view: View,
+    /// Segments delivered before the segment that was acknowledged last was sent.
+    prior_delivered: u32,
 }
 
 impl Connection<'_> {
@@ -38,13 +40,14 @@ impl Connection<'_> {
         self.flow.private(name) as f64
     }
 
-    fn ack(&mut self, sample: &RateSample) {
+    fn ack(&mut self, sample: RateSample) {
         self.view.delivered += sample.acked_sacked;
+        self.prior_delivered = self.view.delivered.wrapping_sub(sample.delivered as u32);
         self.view.snd_una = self.view.snd_una.wrapping_add(sample.acked_sacked * MSS);
         let in_flight = (u64::from(self.view.snd_cwnd) * u64::from(MSS)).min(RECEIVE_WINDOW_MAX);
         self.view.snd_nxt = self.view.snd_una.wrapping_add(in_flight as u32);
         self.flow.set(&self.view);
-        self.flow.cong_control(sample);
+        self.flow.cong_control(&RateSample { prior_delivered: self.prior_delivered, ..sample });
         self.view = self.flow.get(&self.view);
     }
 }
@@ -168,7 +171,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
     let mut flow = Flow::new(algo);
     flow.set(&view);
     flow.init();
-    let mut connection = Connection { view: flow.get(&view), flow };
+    let mut connection = Connection { view: flow.get(&view), flow, prior_delivered: 0 };
     let most_rate = if random.once_in(4) { FASTEST } else { 100_000.0 };
     let mut rate = random.scale(100.0, most_rate);
     let mut counts = Counts::default();
@@ -244,7 +247,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             acked_sacked: acked,
             ..RateSample::default()
         };
-        connection.ack(&sample);
+        connection.ack(sample);
         let ended = connection.flow.private("slice_start_us") == connection.view.now_us;
         (slice_us, slice_acked) = (slice_us + elapsed_us, slice_acked + acked);
         if !ended {
@@ -292,7 +295,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             room: room / 255.0,
             empty_rtts: empty / 8.0,
             limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },
-            lossy: loss > 30.0,
+            lossy: loss > if policed < 204.0 { 30.0 } else { 90.0 },
             forecast,
             trial_s: None,
         };

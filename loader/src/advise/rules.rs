@@ -345,7 +345,7 @@ mod tests {
         };
         assert_eq!(advice(&lossy(0.01, 1_750_000, 80_000)), ("random-losses", Some("crest")));
         assert_eq!(advice(&lossy(0.01, 5_870_000, 20_000)), ("random-losses", Some("crest")));
-        assert_eq!(advice(&lossy(0.05, 2_020_000, 20_000)), ("random-losses", Some("bbr")));
+        assert_eq!(advice(&lossy(0.05, 580_000, 80_000)), ("random-losses", Some("crest")));
         assert_eq!(advice(&lossy(0.0002, 30_000_000, 20_000)).1, None, "few losses");
         assert_eq!(advice(&Group { queue_mean_us: 8000, ..lossy(0.01, 1_750_000, 40_000) }).1, None, "a queue");
         assert_eq!(advice(&Group { cc: "bbr".to_owned(), ..lossy(0.03, 36_000_000, 20_000) }).1, None);

@@ -21,10 +21,11 @@ pub fn least_target_s(base_s: f64) -> f64 {
     f64::max(0.005, base_s / 8.0)
 }
 
-/// Returns the queue that bursts add after a round of CRUISE with this queue, as a share of the least RTT.
+/// Returns the queue that bursts add after a round of CRUISE with this queue, as a share of the least RTT. `lossy` is
+/// whether too much is lost.
 #[must_use]
-pub fn burst_after(burst: f64, base_s: f64, queue_s: f64, loss: f64) -> f64 {
-    let sees_none = queue_s <= least_target_s(base_s) / 4.0 && loss <= IGNORED;
+pub fn burst_after(burst: f64, base_s: f64, queue_s: f64, lossy: bool) -> f64 {
+    let sees_none = queue_s <= least_target_s(base_s) / 4.0 && !lossy;
     if sees_none { (burst + 0.06).min(BURST_MOST) } else { (burst - 0.01).max(0.0) }
 }
 
@@ -38,18 +39,19 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Returns the share of a round's segments that were lost; W is rounded up, and the share at most 255 permille.
+    /// Returns the share of a round's segments that were lost; their number is rounded up, and the share at most 255
+    /// permille.
     #[must_use]
-    pub fn of_round(lost: f64, window: f64) -> f64 {
-        (lost / (window.floor() + 1.0)).min(0.255)
+    pub fn of_round(lost: f64, delivered: f64) -> f64 {
+        (lost / (delivered + lost + 1.0)).min(0.255)
     }
 
-    /// Returns them after a round that lost this share.
+    /// Returns them after a round that lost this share, of which this much is ignored.
     #[must_use]
-    pub fn after_round(self, lost: f64) -> Self {
+    pub fn after_round(self, lost: f64, ignored: f64) -> Self {
         let share = (3.0 * self.share + lost) / 4.0;
         let room = match (self.room * 255.0).round() {
-            _ if share > IGNORED => self.room * 0.75,
+            _ if share > ignored => self.room * 0.75,
             left if left >= 3.0 => (self.room + 1.0 / 32.0).min(1.0),
             _ if lost > 0.0 => self.room,
             _ => self.room + 1.0 / 255.0,
@@ -91,22 +93,37 @@ pub struct Round {
 }
 
 impl Policer {
-    /// Returns the share of lost segments above which the limit is too high.
+    /// Returns the share of lost segments that is ignored.
     #[must_use]
     pub fn ignored(self) -> f64 {
-        if (1..RANDOM).contains(&self.tries) { IGNORED / 2.0 } else { IGNORED }
+        if self.tries == RANDOM { 3.0 * IGNORED } else { IGNORED }
+    }
+
+    /// Returns the share of lost segments above which the limit is too high, or losses stay random.
+    #[must_use]
+    pub fn too_many(self) -> f64 {
+        if self.tries == 0 { IGNORED } else { IGNORED / 2.0 }
     }
 
     /// Returns the limit after a round.
     #[must_use]
     pub fn after_round(self, round: Round) -> Self {
-        let is_random = self.tries == RANDOM;
-        let is_lossy = round.lost.min(round.share) > self.ignored();
         let rounds = (self.rounds + 1).min(LIMIT_ROUNDS);
-        if round.queue || is_random && rounds == LIMIT_ROUNDS {
-            return Self { tries: 0, rounds: 0, ..self };
+        let none = Self { tries: 0, rounds: 0, ..self };
+        if self.tries == RANDOM {
+            let is_few = round.share <= self.too_many();
+            return match round.share {
+                share if share > self.ignored() => none,
+                _ if is_few && rounds == LIMIT_ROUNDS => none,
+                _ if is_few => Self { rounds, ..self },
+                _ => self,
+            };
         }
-        if is_lossy && !is_random && round.empty_rtts >= 4.0 && (self.tries == 0 || rounds >= 8) {
+        if round.queue {
+            return none;
+        }
+        let is_lossy = round.lost.min(round.share) > self.too_many();
+        if is_lossy && round.empty_rtts >= 4.0 && (self.tries == 0 || rounds >= 8) {
             let arrives = round.arrives.max(4.0);
             return if self.tries == 0 || rounds == LIMIT_ROUNDS {
                 Self { tries: 1, rounds: 0, limit: arrives }
@@ -114,11 +131,10 @@ impl Policer {
                 Self { tries: self.tries + 1, rounds: 0, limit: arrives.min(self.limit * 15.0 / 16.0) }
             };
         }
-        if self.tries == 0 || is_random && is_lossy {
+        if self.tries == 0 {
             return self;
         }
-        let grows = rounds == LIMIT_ROUNDS && !is_random;
-        Self { rounds, limit: self.limit * if grows { 1.02 } else { 1.0 }, ..self }
+        Self { rounds, limit: self.limit * if rounds == LIMIT_ROUNDS { 1.02 } else { 1.0 }, ..self }
     }
 }
 

@@ -106,8 +106,8 @@ fn the_weight_of_a_capacity_follows_its_accuracy() {
             let factor = if wrong { if i / 50 % 2 == 0 { 10.0 } else { 0.1 } } else { 1.0 };
             let bps = f64::from(flight) / 0.05 * f64::from(MSS) * 8.0 * factor;
             connection.publish(&algo, RawReading { capacity: Some((bps, false)), ..RawReading::default() });
-            // not the same RTT for each W: that would be a longer path
-            let rtt_us = 40_000 + 100 * i64::from(rates[2]);
+            // a queue that a smaller W finds again would be a longer path
+            let rtt_us = 35_000 + 100 * i64::from(rates[2]);
             connection.ack(10_000, rates[2] as u32 / 5, rates[2], rtt_us);
         }
         connection.state("signal.weight")

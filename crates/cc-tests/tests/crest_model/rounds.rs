@@ -36,7 +36,7 @@ pub struct Rounds {
     policer: Policer,
     empty_rtts: f64,
     phase: f64,
-    end: u32,
+    delivered: u32,
     lost: u16,
     waits: bool,
     longer: Longer,
@@ -183,7 +183,7 @@ impl Connection<'_> {
             policer: Policer { tries: policed / LIMIT_ONE, rounds: policed % LIMIT_ONE, limit: stored },
             empty_rtts: self.state("empty") / 8.0,
             phase,
-            end: self.state("round_end") as u32,
+            delivered: self.state("round_delivered") as u32,
             lost: self.state("round_lost") as u16,
             waits: self.state("wait") > 0.0,
             longer: Longer {
@@ -241,6 +241,11 @@ impl Connection<'_> {
         counts.rival_losses += 1;
     }
 
+    /// Returns whether the segment acknowledged last was sent in the round.
+    fn is_over(&self, before: &Rounds) -> bool {
+        self.prior_delivered.wrapping_sub(before.delivered) as i32 >= 0
+    }
+
     /// Compares W of a flow that competes after a slice, and at the end of a round.
     pub fn judge_competition(&self, before: &Rounds, slice: Slice, error_s: f64, counts: &mut RoundCounts) {
         let (queue_s, target_s) = (slice.rtt_s - slice.base_s, slice.target_s());
@@ -250,7 +255,7 @@ impl Connection<'_> {
         let trial_s = trial_s(slice.base_s, target_s, before.longer.rtt_s, before.probe.filled);
         let most = Slice { trial_s: Some(trial_s), ..slice }.window_after();
         let cut = if queue_s > target_s { slice.window.min(most) } else { slice.window };
-        let is_over = self.view.snd_una.wrapping_sub(before.end) as i32 >= 0;
+        let is_over = self.is_over(before);
         let competitor = Competitor { window: cut, ..before.competitor };
         let rtt_s = (f64::from(self.view.srtt_us) / 8e6).min(8.0 * slice.base_s);
         let expected = if is_over { competitor.after_round(rtt_s) } else { cut };
@@ -275,7 +280,7 @@ impl Connection<'_> {
             counts.bases += 1;
             counts.shorter += u32::from(known.is_some_and(|known| base_s < known));
         }
-        let is_over = self.view.snd_una.wrapping_sub(before.end) as i32 >= 0;
+        let is_over = self.is_over(before);
         if is_over && before.phase == CRUISE as f64 && after.phase == CRUISE as f64 {
             self.judge_round(before, &after, slice, counts);
         }
@@ -343,22 +348,24 @@ impl Connection<'_> {
 
     fn judge_round(&self, before: &Rounds, after: &Rounds, slice: Measured, counts: &mut RoundCounts) {
         let lost = f64::from((self.view.lost as u16).wrapping_sub(before.lost));
-        let lost = Losses::of_round(lost, self.state("window") / 256.0);
-        let expected = before.losses.after_round(lost);
+        let delivered = self.view.delivered.wrapping_sub(before.delivered);
+        let lost = Losses::of_round(lost, f64::from(delivered));
+        let ignored = before.policer.ignored();
+        let expected = before.losses.after_round(lost, ignored);
         let is_close = (after.losses.share - expected.share).abs() <= SHARE_ERROR;
         assert!(is_close, "losses {}, by the model {expected:?}; {lost} in {before:?}", after.losses.share);
         let share = after.losses.share;
-        if (share - 0.03).abs() > SHARE_ERROR {
+        if (share - ignored).abs() > SHARE_ERROR {
             let is_close = (after.losses.room - expected.room).abs() <= ROOM_ERROR;
             assert!(is_close, "room {}, by the model {expected:?}; {before:?}", after.losses.room);
             counts.rounds += 1;
-            counts.lossy += u32::from(share > 0.03);
+            counts.lossy += u32::from(share > ignored);
         }
         let queue_s = before.least_rtt_with(slice) - after.base_s;
         let target_s = least_target_s(after.base_s);
         let is_clear = |limit_s: f64| (queue_s - limit_s).abs() > slice.error_s + 130e-6;
-        if is_clear(target_s / 4.0) && share != 0.03 {
-            let expected = burst_after(before.burst, after.base_s, queue_s, share);
+        if is_clear(target_s / 4.0) && share != ignored {
+            let expected = burst_after(before.burst, after.base_s, queue_s, share > ignored);
             assert!(
                 (after.burst - expected).abs() < 1e-6,
                 "burst {}, by the model {expected}; {before:?}",
@@ -366,8 +373,9 @@ impl Connection<'_> {
             );
             counts.bursts += 1;
         }
-        let too_many = before.policer.ignored();
-        if is_clear(target_s) && [lost, share].iter().all(|share| (share - too_many).abs() > SHARE_ERROR) {
+        let limits = [before.policer.too_many(), ignored];
+        let is_unclear = |share: f64| limits.iter().any(|limit| (share - limit).abs() <= SHARE_ERROR);
+        if is_clear(target_s) && !is_unclear(lost) && !is_unclear(share) {
             let arrives = slice.flight_rate * (after.base_s + self.state("wait") * 64e-6);
             let round = Round { arrives, lost, share, empty_rtts: after.empty_rtts, queue: queue_s > target_s };
             let expected = before.policer.after_round(round);

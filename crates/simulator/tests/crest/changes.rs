@@ -1,6 +1,6 @@
 //! Changes of the path: outages, losses, and other routes.
 
-use crate::path::{Path, SECOND_NS, check, check_share, every_20_ms, paths, run, usual_paths};
+use crate::path::{Path, SECOND_NS, SECONDS, check, check_share, every_20_ms, paths, run, usual_paths};
 use hotcc_lab_proto::plan::Plan;
 use hotcc_simulator::exec::Outcome;
 use proptest::prelude::*;
@@ -52,6 +52,16 @@ fn it_recovers_from_5_percent_loss() {
     check("recovers from 5 % loss on a usual link", usual_paths(), |path| {
         let share = path.share(&run(&path.lossy_within(5, 15, 0.05)), 20);
         prop_assert!(share > 0.88, "{} of the link", share);
+        Ok(())
+    });
+}
+
+/// With few segments in flight, a round may lose so many that they do not look random.
+#[test]
+fn it_uses_a_usual_link_that_loses_5_percent() {
+    check("uses a usual link that loses 5 %", usual_paths(), |path| {
+        let share = path.share(&run(&path.lossy_within(0, SECONDS, 0.05)), 10);
+        prop_assert!(share > 0.35, "{} of the link", share);
         Ok(())
     });
 }
