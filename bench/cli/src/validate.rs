@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Args;
-use hotcc_lab::validation::{Comparison, compare, page};
+use hotcc_lab::validation::{Comparison, Validation, compare, page};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 ///
 /// Compares runs that are both in OUT/NAME/simulator and in OUT/NAME/KERNEL. A run is within the bounds if its throughput
 /// differs by at most 1 % and the 95th percentile of the queue's delay by at most 15 %. Exits with 1 if any is beyond them.
+/// Results of different versions of an algorithm are refused.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  hotcc-bench lab --sim bench/scenarios/demo.toml\n  \
     hotcc-bench lab --one-in 10 bench/scenarios/demo.toml\n  hotcc-bench validate lab-results/demo")]
@@ -29,16 +30,17 @@ pub struct ValidateCommand {
 impl ValidateCommand {
     /// Compares the results.
     pub fn run(&self) -> Result<ExitCode> {
-        let mut all: Vec<Comparison> = Vec::new();
+        let mut validation = Validation::default();
         for directory in &self.directories {
-            all.extend(compare(directory)?);
+            validation.add(compare(directory)?);
         }
         if let Some(path) = &self.page {
-            fs::write(path, page(&all)).with_context(|| format!("cannot write {}", path.display()))?;
+            fs::write(path, page(&validation)).with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            println!("{}", serde_json::to_string_pretty(&validation)?);
         }
+        let all = &validation.compared;
         let beyond: Vec<&Comparison> = all.iter().filter(|one| !one.is_within_bounds()).collect();
         for one in &beyond {
             let (rate, delay) = (one.throughput_mbps, one.queue_delay_p95_ms);
@@ -54,6 +56,9 @@ impl ValidateCommand {
             );
         }
         eprintln!("{} of {} runs are within the bounds", all.len() - beyond.len(), all.len());
+        if let Some(omission) = validation.omission() {
+            eprintln!("{omission}");
+        }
         Ok(if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -22,6 +22,8 @@ mod scoreboard;
 mod simulated;
 #[path = "scenarios/traces.rs"]
 mod traces;
+#[path = "scenarios/validate.rs"]
+mod validate;
 
 use hotcc_lab::planner::plan;
 use hotcc_lab::scenario::Source;

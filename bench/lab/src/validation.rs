@@ -1,6 +1,6 @@
 //! Compares the simulator's results with those of a kernel in the lab, run by run.
 
-use crate::results::{Results, RunId, RunSummary};
+use crate::results::{Manifest, Results, RunId, RunSummary};
 use crate::simulated;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
@@ -23,9 +23,9 @@ pub struct Pair {
 }
 
 impl Pair {
-    fn of(lab: &RunSummary, simulated: &RunSummary, metric: &str) -> Self {
-        let [lab, simulated] = [lab, simulated].map(|run| run.metric(metric, None).unwrap_or(0.0));
-        Self { lab, simulated }
+    /// Returns nothing if either run lacks the metric.
+    fn of(lab: &RunSummary, simulated: &RunSummary, metric: &str) -> Option<Self> {
+        Some(Self { lab: lab.metric(metric, None)?, simulated: simulated.metric(metric, None)? })
     }
 
     /// Returns the difference as a share of the lab's figure; infinite if only the lab's figure is 0.
@@ -60,11 +60,44 @@ impl Comparison {
     }
 }
 
+/// Runs of scenarios that were compared.
+#[derive(Debug, Default, Serialize)]
+pub struct Validation {
+    /// The runs that both the lab and the simulator have.
+    pub compared: Vec<Comparison>,
+    /// Number of the lab's runs that were not compared.
+    pub left_out: usize,
+}
+
+impl Validation {
+    /// Adds the runs of another scenario.
+    pub fn add(&mut self, other: Self) {
+        self.compared.extend(other.compared);
+        self.left_out += other.left_out;
+    }
+
+    /// Returns the sentence on what was left out, if anything was.
+    #[must_use]
+    pub fn omission(&self) -> Option<String> {
+        Some(match self.left_out {
+            0 => return None,
+            1 => "1 run of the lab is not compared: it is invalid, or was not simulated".to_owned(),
+            n => format!("{n} runs of the lab are not compared: they are invalid, or were not simulated"),
+        })
+    }
+}
+
+/// Returns the algorithms of which the two results have different versions.
+fn changed_algorithms(ours: &Manifest, theirs: &Manifest) -> Vec<&'static str> {
+    let algorithms = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS).map(|object| object.name);
+    algorithms.filter(|name| ours.objects.get(*name) != theirs.objects.get(*name)).collect()
+}
+
 /// Compares the simulator's results of a scenario, `OUT/NAME/simulator`, with those of every kernel beside it.
-pub fn compare(directory: &Path) -> Result<Vec<Comparison>> {
+pub fn compare(directory: &Path) -> Result<Validation> {
     let simulated = Results::read(&directory.join(simulated::BACKEND))
         .with_context(|| format!("{}: run `hotcc-bench lab --sim` first", directory.display()))?;
-    let mut compared = Vec::new();
+    let mut all = Validation::default();
     let mut beside: Vec<_> = fs::read_dir(directory)
         .with_context(|| format!("cannot read {}", directory.display()))?
         .flatten()
@@ -83,36 +116,49 @@ pub fn compare(directory: &Path) -> Result<Vec<Comparison>> {
             "{} and the simulator's results are of different scenarios or traces: run one of them again",
             path.display()
         );
-        for run in lab.runs.iter().filter(|run| run.invalid.is_empty()) {
-            let Some(same) = simulated.runs.iter().find(|same| same.run == run.run) else { continue };
-            compared.push(Comparison {
-                scenario: ours.scenario.clone(),
-                kernel: ours.kernel.clone(),
-                run: run.run.clone(),
-                throughput_mbps: Pair::of(run, same, "throughput_mbps_total"),
-                queue_delay_p95_ms: Pair::of(run, same, "queue_delay_p95_ms"),
-            });
+        let changed = changed_algorithms(ours, &simulated.manifest);
+        ensure!(
+            changed.is_empty(),
+            "{} and the simulator's results are of another version of {}; run one of them again",
+            path.display(),
+            changed.join(", ")
+        );
+        for run in &lab.runs {
+            let same = simulated.runs.iter().find(|same| run.invalid.is_empty() && same.run == run.run);
+            let pair = |metric| Pair::of(run, same?, metric);
+            match (pair("throughput_mbps_total"), pair("queue_delay_p95_ms")) {
+                (Some(throughput_mbps), Some(queue_delay_p95_ms)) => all.compared.push(Comparison {
+                    scenario: ours.scenario.clone(),
+                    kernel: ours.kernel.clone(),
+                    run: run.run.clone(),
+                    throughput_mbps,
+                    queue_delay_p95_ms,
+                }),
+                _ => all.left_out += 1,
+            }
         }
     }
-    ensure!(!compared.is_empty(), "{}: no run was made by both the simulator and a kernel", directory.display());
-    Ok(compared)
+    ensure!(!all.compared.is_empty(), "{}: no run was made by both the simulator and a kernel", directory.display());
+    Ok(all)
 }
 
 /// Returns the page of all comparisons: the number of runs within the bounds, then every run. Runs beyond the bounds
 /// are marked.
 #[must_use]
-pub fn page(all: &[Comparison]) -> String {
+pub fn page(validation: &Validation) -> String {
+    let all = &validation.compared;
     let within = all.iter().filter(|one| one.is_within_bounds()).count();
     let mut page = format!(
         "# The simulator against the lab\n\n`just validate` writes this page: runs of the committed scenarios in the simulator \
          and on a kernel in virtual time. {within} of {} runs are within {:.0} % of the lab's throughput and {:.0} % of the \
          95th percentile of its queue's delay; the others are in bold. A difference is the simulator's figure less the lab's, \
-         as a share of the lab's.\n\n\
+         as a share of the lab's.{}\n\n\
          | scenario | kernel | case | seed | Mbit/s, lab | simulator | difference | p95 of the queue's delay, ms, lab | \
          simulator | difference |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
         all.len(),
         THROUGHPUT_BOUND * 100.0,
-        DELAY_BOUND * 100.0
+        DELAY_BOUND * 100.0,
+        validation.omission().map_or_else(String::new, |omission| format!(" {omission}."))
     );
     for one in all {
         let case = one.run.case_name();
@@ -158,7 +204,7 @@ mod tests {
     fn runs_beyond_either_bound_are_named() {
         let all = [compared(10.09, 22.9), compared(9.89, 20.0), compared(10.0, 23.1)];
         assert_eq!(all.each_ref().map(Comparison::is_within_bounds), [true, false, false]);
-        let page = page(&all);
+        let page = page(&Validation { compared: all.to_vec(), left_out: 0 });
         assert!(page.contains("1 of 3 runs are within 1 % of the lab's throughput and 15 %"), "{page}");
         assert_eq!(page.matches("**cc=bbr**").count(), 2);
         assert!(page.contains("| 10.000 | 9.890 | -1.1 % | 20.00 | 20.00 | +0.0 % |"), "{page}");

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Writes `x.toml`, a scenario for the simulator, with these seeds.
-fn write_scenario(directory: &Path, seeds: &str) {
+pub fn write_scenario(directory: &Path, seeds: &str) {
     let (without_pep, _) = VALID.split_once("[[pep]]").unwrap();
     fs::write(directory.join("x.toml"), without_pep.replace("seeds = [1]", &format!("seeds = {seeds}"))).unwrap();
 }
