@@ -18,7 +18,7 @@
 #define POLICED_RANDOM 4
 #define POLICED_GROWTH 29 /* 2 %, in log2 / 1024 */
 #define POLICED_LESS 95	 /* 1/16: with few segments in flight, the rate of arrival is known to one in ten */
-#define RANDOM_MORE 3 /* times as many random losses are ignored */
+#define RANDOM_MORE 3	 /* times as many random losses are ignored */
 #define POLICED_TRY 51	  /* f->policed counts tries in this unit, and rounds below it */
 
 static __always_inline bool policer_limits(const struct crest *f)
@@ -44,7 +44,6 @@ static __always_inline u32 losses_ignored(const struct crest *f, u32 permille)
 static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost, u32 ignored, bool queue)
 {
 	u32 tries = f->policed / POLICED_TRY, rounds = min(f->policed % POLICED_TRY + 1U, POLICED_TRY - 1);
-	u32 limit = log2_q10(max(arrives, (u64)W_MIN));
 
 	if (tries == POLICED_RANDOM) {
 		if (f->loss > RANDOM_MORE * ignored)
@@ -57,6 +56,8 @@ static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost
 		f->policed = 0;
 	} else if (min(lost, (u32)f->loss) > (tries ? ignored / 2 : ignored) && f->empty >= POLICED_AFTER &&
 		   (!tries || rounds >= POLICED_SETTLE)) {
+		u32 limit = log2_q10(max(arrives, (u64)W_MIN));
+
 		if (!tries || rounds >= POLICED_HOLD) {
 			tries = 1;
 		} else {

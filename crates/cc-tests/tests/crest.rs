@@ -282,8 +282,8 @@ fn losses_that_persist_under_a_limit_count_as_random() {
     assert!(connection.state("window") > 105 * 256, "1.1 times what arrives again");
 }
 
-/// Random losses of up to 9 % take nothing from the queue wanted, and W grows while there is none; a queue does not end
-/// that.
+/// Once losses count as random, up to 9 % of them do not shrink the queue that is wanted. They stay random when a queue
+/// forms.
 #[test]
 fn random_losses_are_ignored() {
     let algo = HostAlgo::load("crest");

@@ -217,21 +217,10 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             connection.mark(&mut counts.rounds);
         }
         let rounds_before = connection.rounds();
-        let before = [
-            "window",
-            "burst",
-            "room",
-            "empty",
-            "loss",
-            "last_time",
-            "last_delivered",
-            "policed",
-            "resume",
-            "base_us",
-            "wait",
-        ]
-        .map(|name| connection.state(name));
-        let [window, burst, room, empty, loss, last_time, last_delivered, policed, resume, base_before, wait] = before;
+        let before =
+            ["window", "burst", "room", "empty", "last_time", "last_delivered", "policed", "resume", "base_us", "wait"]
+                .map(|name| connection.state(name));
+        let [window, burst, room, empty, last_time, last_delivered, policed, resume, base_before, wait] = before;
         let (cruised, competed) = [CRUISE, COMPETE].map(|phase| connection.flow.private("phase") == phase).into();
         connection.view.now_us += elapsed_us;
         connection.view.rcv_tsval = RECEIVER_START_MS + ((connection.view.now_us - wait_us) / 1000) as u32;
@@ -295,7 +284,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             room: room / 255.0,
             empty_rtts: empty / 8.0,
             limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },
-            lossy: loss > if policed < 204.0 { 30.0 } else { 90.0 },
+            lossy: rounds_before.is_lossy(),
             forecast,
             trial_s: None,
         };

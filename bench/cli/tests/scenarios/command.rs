@@ -17,6 +17,13 @@ pub fn lab(arguments: &[&str], directory: &Path) -> Output {
         .unwrap()
 }
 
+/// Runs another command. Returns its exit code and what it says.
+pub fn bench(arguments: &[&str], directory: &Path) -> (i32, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    let done = command.args(arguments).current_dir(directory).output().unwrap();
+    (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
+}
+
 #[test]
 fn every_file_is_checked_and_how_much_there_is_to_run_is_said() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Result directories: only one process writes to each, and results that were changed after their run are refused.
 
 use crate::VALID;
-use crate::command::lab;
+use crate::command::{bench, lab};
 use hotcc_lab::results::Manifest;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -76,11 +76,7 @@ fn a_summary_that_has_changed_since_its_run_is_refused_and_its_run_repeated() {
 
     fs::write(&changed, [&fs::read(&changed).unwrap()[..], b"\n"].concat()).unwrap();
     fs::write(at("page.md"), "<!-- figures: x -->\n<!-- end of figures -->\n").unwrap();
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-        let done = command.args(arguments).current_dir(directory.path()).output().unwrap();
-        (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
-    };
+    let run = |arguments: &[&str]| bench(arguments, directory.path());
     let commands: [(&[&str], i32); 4] = [
         (&["report", "lab-results/x"], 2),
         (&["diff", "lab-results/x", "lab-results/x"], 2),

@@ -1,13 +1,13 @@
 //! `validate`: which results are comparable, and what it says of those that are not.
 
-use crate::command::lab;
+use crate::command::{bench, lab};
 use crate::directory::write_scenario;
 use hotcc_lab::results::Manifest;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Makes results of a kernel out of the simulator's, in which one run is invalid.
+/// Makes results of a kernel out of the simulator's.
 fn copy_as_a_kernels(results: &Path) {
     let (from, to) = (results.join("simulator"), results.join("6.12.1"));
     let copied = Command::new("cp").arg("-r").args([&from, &to]).status().unwrap();
@@ -33,12 +33,7 @@ fn results_of_other_algorithms_are_refused_and_runs_without_a_twin_are_counted()
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let results = directory.path().join("lab-results/x");
     copy_as_a_kernels(&results);
-    let validate = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-        let done = command.args(["validate", "--page", "page.md", "lab-results/x"]).current_dir(directory.path());
-        let done = done.output().unwrap();
-        (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
-    };
+    let validate = || bench(&["validate", "--page", "page.md", "lab-results/x"], directory.path());
     assert_eq!(validate(), (0, "2 of 2 runs are within the bounds\n".to_owned()));
 
     change(&results.join("simulator"), |manifest| {

@@ -57,6 +57,11 @@ pub struct Measured {
 }
 
 impl Rounds {
+    /// Returns whether more segments were lost than are ignored.
+    pub fn is_lossy(&self) -> bool {
+        self.losses.share > self.policer.ignored()
+    }
+
     /// Returns the least RTT of the round, given another slice of it, s.
     fn least_rtt_with(&self, slice: Measured) -> f64 {
         self.least_rtt_s.map_or(slice.rtt_s, |least_s| least_s.min(slice.rtt_s))

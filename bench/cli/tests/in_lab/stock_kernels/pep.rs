@@ -168,7 +168,7 @@ fn crest_ignores_what_the_access_network_loses() {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();
-    // single runs spread: 24.6 to 31.8 Mbit/s over four seeds, and without the PEP 5.6 to 20.3
+    // single runs without the PEP spread
     let two = [("duration_s = 10", "duration_s = 8"), ("seeds = [1]", "seeds = [1, 2]")];
     let path = reduced_scenario("pep-crest.toml", &two, scratch.path());
     let results = run_lab("vm:6.12", ["access=loss-8%", "cc=crest", "cc=alone"], &path, scratch.path());
@@ -179,7 +179,7 @@ fn crest_ignores_what_the_access_network_loses() {
         assert_eq!(rates.len(), 2, "{cc}");
         mean(rates.into_iter())
     });
-    assert!(with > 1.25 * without, "{with} Mbit/s, and without the PEP {without} Mbit/s");
+    assert!(with > 1.5 * without, "{with} Mbit/s, and without the PEP {without} Mbit/s");
 }
 
 #[test]
