@@ -26,10 +26,12 @@ pub struct FeederSpec {
     /// Error in dB that all readings of the SINR have in common.
     #[serde(default)]
     pub bias_db: f64,
-    /// Value in dB about which the SINR is mirrored: a reading as far above it becomes one as far below. `None` if it
-    /// is not mirrored.
+    /// Whether the SINR is mirrored about the radio's mean: a reading as far above it becomes one as far below.
     #[serde(default)]
-    pub mirror_db: Option<f64>,
+    pub mirrored: bool,
+    /// Whether every reading repeats the values of the first, as from a feeder that hangs and still stamps them.
+    #[serde(default)]
+    pub frozen: bool,
     /// Standard deviation of the Gaussian noise of a reading of the capacity, as a share of the capacity.
     #[serde(default)]
     pub capacity_noise: f64,
@@ -70,7 +72,8 @@ impl FeederSpec {
             delay_ms: 0,
             noise_db: 0.0,
             bias_db: 0.0,
-            mirror_db: None,
+            mirrored: false,
+            frozen: false,
             capacity_noise: 0.0,
             capacity_bias: 0.0,
             capacity_swing: default_capacity_swing(),
@@ -88,7 +91,6 @@ impl FeederSpec {
         check::range("delay_ms", self.delay_ms.into(), 0.0..=3_600_000.0)?;
         check::range("noise_db", self.noise_db, 0.0..=40.0)?;
         check::range("bias_db", self.bias_db, -40.0..=40.0)?;
-        check::range("mirror_db", self.mirror_db.unwrap_or_default(), -40.0..=40.0)?;
         check::range("capacity_noise", self.capacity_noise, 0.0..=10.0)?;
         check::range("capacity_bias", self.capacity_bias, -1.0..=10.0)?;
         check::range("capacity_swing", self.capacity_swing, 1.0..=1000.0)?;
@@ -128,17 +130,22 @@ impl Radio {
         // The formula of the feeder's average at a fixed period, without the platform's exp.
         let ratio = f64::from(feeder.period_ms.max(1)) / f64::from(feeder.average_time_constant_ms);
         let alpha = if ratio.is_finite() { -libm::expm1(-ratio) } else { 1.0 };
+        let mean_db = self.sinr_db.as_ref().filter(|_| feeder.mirrored).map(|sinr| mean(sinr));
         let mut average: Option<f64> = None;
-        let mut readings = Vec::new();
+        let mut readings: Vec<ReadingAt> = Vec::new();
         for count in 0u32.. {
             let made = phase + period * count;
             let step = (made.as_nanos() / self.step.as_nanos()) as usize;
             if step >= self.capacity_bps.len() {
                 break;
             }
+            if let Some(first) = readings.first().filter(|_| feeder.frozen) {
+                readings.push(ReadingAt { at: made + delay, made, ..*first });
+                continue;
+            }
             let sinr_db = self.sinr_db.as_ref().and_then(|sinr| sinr.get(step)).map(|true_db| {
                 let true_db = f64::from(*true_db);
-                let seen_db = feeder.mirror_db.map_or(true_db, |mirror_db| 2.0 * mirror_db - true_db);
+                let seen_db = mean_db.map_or(true_db, |mean_db| 2.0 * mean_db - true_db);
                 let noisy = seen_db + feeder.bias_db + feeder.noise_db * noise.normal();
                 noisy.clamp(*SINR_RANGE_DB.start(), *SINR_RANGE_DB.end())
             });
@@ -177,6 +184,10 @@ impl Radio {
         });
         bits.sum::<f64>() / (until_s - from_s)
     }
+}
+
+fn mean(values: &[f32]) -> f64 {
+    values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64
 }
 
 #[cfg(test)]
@@ -248,10 +259,22 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_turns_the_sinr_about() {
-        let mirrored = FeederSpec { mirror_db: Some(8.0), bias_db: 1.0, ..feeder(10) };
-        let readings = radio(vec![10.0, 8.0, -1.0]).readings(&mirrored, 1);
-        assert_eq!(readings.iter().map(|r| r.sinr_db.unwrap()).collect::<Vec<_>>(), [7.0, 9.0, 18.0]);
+    fn a_mirror_turns_the_sinr_about_its_mean() {
+        let mirrored = FeederSpec { mirrored: true, bias_db: 1.0, ..feeder(10) };
+        // The mean is 6 dB.
+        let readings = radio(vec![10.0, 8.0, 0.0]).readings(&mirrored, 1);
+        assert_eq!(readings.iter().map(|r| r.sinr_db.unwrap()).collect::<Vec<_>>(), [3.0, 5.0, 13.0]);
+    }
+
+    #[test]
+    fn frozen_readings_repeat_the_first() {
+        let frozen = FeederSpec { frozen: true, delay_ms: 5, noise_db: 1.0, capacity_noise: 0.1, ..feeder(10) };
+        let mut radio = radio(vec![10.0, 20.0, 30.0]);
+        radio.capacity_bps = vec![1000, 2000, 3000];
+        let readings = radio.readings(&frozen, 1);
+        assert_eq!(readings.iter().map(|r| r.at.as_millis()).collect::<Vec<_>>(), [5, 15, 25]);
+        let values = |r: &ReadingAt| (r.sinr_db, r.average_db, r.capacity_bps);
+        assert!(readings.iter().all(|r| values(r) == values(&readings[0]) && r.made + Duration::from_millis(5) == r.at));
     }
 
     #[test]
@@ -289,7 +312,6 @@ mod tests {
             (feeder(0), "period_ms = 0: must be from 1 to 3600000"),
             (FeederSpec { noise_db: -1.0, ..feeder(1) }, "noise_db = -1: must be from 0 to 40"),
             (FeederSpec { bias_db: 50.0, ..feeder(1) }, "bias_db = 50: must be from -40 to 40"),
-            (FeederSpec { mirror_db: Some(41.0), ..feeder(1) }, "mirror_db = 41: must be from -40 to 40"),
             (FeederSpec { capacity_bias: -2.0, ..feeder(1) }, "capacity_bias = -2: must be from -1 to 10"),
             (FeederSpec { noise_db: f64::NAN, ..feeder(1) }, "noise_db = NaN: must be from 0 to 40"),
             (FeederSpec { delay_ms: 4_000_000, ..feeder(1) }, "delay_ms = 4000000: must be from 0 to 3600000"),
