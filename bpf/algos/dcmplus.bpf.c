@@ -32,7 +32,7 @@
  *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
  *    until W moves to the next one.
  *  - Eq 6 is omitted: a congestion control cannot set the RTO, and RFC 6298's RTO already follows the RTT.
- *  - RTTmin starts as in `westwoodp`. It ages only if base_window_us is set.
+ *  - RTTmin starts as in `westwoodp`, and is renewed after a timeout. It ages after an hour, instead of 10 s.
  *  - Loss and timeout as in `westwoodp`: W = min(W, ssthresh) at a loss; before the first sample, Reno's half. After a
  *    timeout, W is the kernel's.
  * Fractions of a segment accumulate to whole segments; a loss, a timeout, and each move of W to another ssthresh drop
@@ -50,7 +50,7 @@
 #include <hotcc/struct_ops.h>
 #include <hotcc/tags.h>
 /* W tracks RTTmin. An RTTmin that was measured over a standing queue would keep that queue, and add to it. */
-#define BASE_WINDOW_US 0
+#define BASE_WINDOW_US 3600000000
 #include "westwood.h"
 
 char _license[] SEC("license") = "GPL";

@@ -20,7 +20,7 @@ tunables! {
     /// Shortest time a bandwidth sample spans, microseconds.
     min_sample_us = 50_000 / 50_000;
     /// Time after which RTTmin expires if not seen, us; 0: never.
-    base_window_us = 0 / 0;
+    base_window_us = 3_600_000_000 / 0;
     /// The 2 of eq 7's first branch, permille.
     slow_start_permille = 2000 / 2000;
     /// The 2 of eq 7's second branch, permille.
