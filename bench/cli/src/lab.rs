@@ -15,6 +15,7 @@ use hotcc_lab::selection::{Draw, Selection, SweptValue, Workload};
 use hotcc_lab::simulated;
 use hotcc_lab::vm::{Clock, DEFAULT_KERNEL};
 use hotcc_testbed::netlab;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -237,6 +238,7 @@ impl LabCommand {
         let mut source = Source::read(path)?;
         source.trace_directories = self.traces.directories();
         let mut work = Workload::of(&source, selection)?;
+        verify_traces(&source)?;
         if self.simulates() {
             simulated::check_runs(&source, selection)?;
         }
@@ -349,6 +351,13 @@ impl LabCommand {
             (true, Accelerator::Kvm) => Clock::RealKvm,
         }
     }
+}
+
+/// Checks the listed traces that a scenario names.
+fn verify_traces(source: &Source) -> Result<()> {
+    let (traces, cases) = (source.traces(), source.cases()?);
+    let files: BTreeSet<&Path> = cases.iter().flat_map(|case| case.scenario.trace_files()).collect();
+    files.into_iter().try_for_each(|file| traces.verify(file))
 }
 
 /// Returns the name of a scenario's results.

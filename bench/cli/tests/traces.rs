@@ -125,6 +125,22 @@ fn a_trace_is_fetched_once_and_found() {
 }
 
 #[test]
+fn a_trace_in_an_archive_is_explained_instead_of_fetched() {
+    let (bench, name) = (Bench::new(), "ucc5g_driving_download.csv");
+    let listed = bench.run(&["list"]);
+    assert!(out(&listed).lines().any(|line| line.starts_with(name) && line.contains(" archive ")), "{}", out(&listed));
+    let listed = bench.run(&["list", "--json"]);
+    let rows: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let row = rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+    let conversion = row["conversion"].as_str().unwrap();
+    let fetched = bench.run(&["fetch", name]);
+    assert_eq!(fetched.status.code(), Some(2));
+    assert!(err(&fetched).starts_with(&format!("hotcc-bench: {name} is in an archive: download https://")));
+    assert!(err(&fetched).contains(conversion) && err(&fetched).lines().count() == 1, "{}", err(&fetched));
+    assert!(!bench.path("cache").exists());
+}
+
+#[test]
 fn failed_and_damaged_downloads_are_not_kept() {
     let bench = Bench::new();
     let cases = [

@@ -10,7 +10,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Congestion controls of Debian's kernels. All except cubic and reno are modules there.
-pub const OF_THE_KERNEL: [&str; 8] = ["cubic", "reno", "bbr", "highspeed", "bic", "westwood", "vegas", "illinois"];
+pub const OF_THE_KERNEL: [&str; 9] =
+    ["cubic", "reno", "bbr", "highspeed", "bic", "westwood", "vegas", "illinois", "veno"];
 
 /// Returns whether hotcc contains this algorithm.
 #[must_use]
@@ -115,6 +116,7 @@ pub fn module(cc: &str) -> Option<&'static str> {
         "westwood" => "tcp_westwood",
         "vegas" => "tcp_vegas",
         "illinois" => "tcp_illinois",
+        "veno" => "tcp_veno",
         _ => return None,
     })
 }

@@ -12,7 +12,7 @@
 
 mod expected;
 
-pub use expected::{Expected, Gate, Of, Wanted, equal};
+pub use expected::{Expected, Gate, Missed, Of, Wanted, equal};
 
 use anyhow::{Context, Result, bail, ensure};
 use data_encoding::HEXLOWER;

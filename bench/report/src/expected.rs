@@ -164,7 +164,7 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
         ours,
         ratio,
         holds,
-        missed: expected.missed,
+        missed: expected.missed.with(&results.manifest.backend),
         source: expected.source.clone(),
         note: expected.note.clone(),
         remark,

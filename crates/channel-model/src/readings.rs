@@ -274,7 +274,9 @@ mod tests {
         let readings = radio.readings(&frozen, 1);
         assert_eq!(readings.iter().map(|r| r.at.as_millis()).collect::<Vec<_>>(), [5, 15, 25]);
         let values = |r: &ReadingAt| (r.sinr_db, r.average_db, r.capacity_bps);
-        assert!(readings.iter().all(|r| values(r) == values(&readings[0]) && r.made + Duration::from_millis(5) == r.at));
+        assert!(
+            readings.iter().all(|r| values(r) == values(&readings[0]) && r.made + Duration::from_millis(5) == r.at)
+        );
     }
 
     #[test]

@@ -22,15 +22,23 @@ pub(crate) fn explained<T>(loaded: impl Tried<T>, cc_name: &str, origin: &str, l
     if let Some(helper) = missing_helper(verifier) {
         return loaded.tried(|| cannot).map_err(|error| error.and(&helper).as_kind(Kind::KernelLacks));
     }
-    loaded.tried(|| format!("{cannot}: the kernel's verifier rejects it")).map_err(|error| {
+    let complaint = complaint(verifier).map_or_else(String::new, |line| format!(": {line}"));
+    loaded.tried(|| format!("{cannot}: the kernel's verifier rejects it{complaint}")).map_err(|error| {
         let lines: Vec<&str> = verifier.lines().collect();
         let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n  ");
         let whole = match libbpf_log::keep(cc_name, verifier) {
             Ok(path) => format!("full log ({} lines): {}", lines.len(), path.display()),
             Err(why) => format!("{why:#}"),
         };
-        error.and(&format!("{reason}; its last lines:\n  {tail}\n{whole}"))
+        error.and(&format!("{reason}\nthe verifier's last lines:\n  {tail}\n{whole}"))
     })
+}
+
+/// Returns the line in which the verifier states what is wrong: the last one before its statistics.
+fn complaint(verifier: &str) -> Option<&str> {
+    const STATISTICS: [&str; 3] = ["processed ", "verification time ", "stack depth "];
+    let is_statistics = |line: &str| STATISTICS.iter().any(|begin| line.starts_with(begin));
+    verifier.lines().map(str::trim).rfind(|line| !line.is_empty() && !is_statistics(line))
 }
 
 /// Names the helper function that the program calls and this kernel does not have.
@@ -77,6 +85,19 @@ mod tests {
         let text = "cannot load x (x.bpf.o): Invalid argument (os error 22); libbpf: no such thing";
         assert_eq!((format!("{error:#}").as_str(), error.kind()), (text, Kind::Failed));
         assert_eq!(failed("libbpf: map type is not supported").kind(), Kind::KernelLacks);
+    }
+
+    #[test]
+    fn the_first_line_states_what_the_verifier_rejects() {
+        let invalid = std::io::Error::from_raw_os_error(nix::libc::EACCES);
+        let log = "libbpf: prog 'x_init': BPF program load failed: Permission denied\n\
+                   libbpf: prog 'x_init': -- BEGIN PROG LOAD LOG --\n0: (61) r1 = *(u32 *)(r0 +0)\nR0 !read_ok\n\
+                   verification time 9 usec\nstack depth 0\nprocessed 1 insns\n-- END PROG LOAD LOG --\n";
+        let error = format!("{:#}", explained(Err::<(), _>(invalid), "x", "x.bpf.o", log).unwrap_err());
+        let text =
+            "cannot load x (x.bpf.o): the kernel's verifier rejects it: R0 !read_ok: Permission denied (os error 13); ";
+        assert!(error.lines().next().is_some_and(|line| line.starts_with(text)), "{error}");
+        assert!(error.lines().any(|line| line == "  R0 !read_ok"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use hotcc_channel_model::trace::Trace;
 use hotcc_lab::traces::fetch::{Fetched, fetch, verify};
-use hotcc_lab::traces::{self, List, Listed, TraceFiles};
+use hotcc_lab::traces::{self, Archived, List, Listed, TraceFiles};
 use inspect::{Facts, Shown};
 use serde::Serialize;
 use std::fs;
@@ -40,7 +40,7 @@ enum Action {
     },
     /// Download public traces into the cache, unless they are there; print their paths
     ///
-    /// Without NAME: all. A file with a wrong checksum is not kept. Needs curl.
+    /// Without NAME: all that are not in an archive. A file with a wrong checksum is not kept. Needs curl.
     #[command(after_help = "Examples:\n  hotcc-bench traces fetch mahimahi_ATT-LTE-driving-2016.down\n  \
         hotcc-bench traces fetch")]
     Fetch {
@@ -116,15 +116,15 @@ impl Known {
     }
 
     /// Returns the path of a listed trace, if it is in the cache or in the directory of traces.
-    fn place(&self, trace: &Listed) -> Option<PathBuf> {
-        self.traces.directories().iter().map(|directory| directory.join(&trace.name)).find(|path| path.exists())
+    fn place(&self, name: &str) -> Option<PathBuf> {
+        self.traces.directories().iter().map(|directory| directory.join(name)).find(|path| path.exists())
     }
 
     /// Returns the path of a file or of a listed trace, and its entry in the list.
     fn find(&self, list: &List, name: &str) -> Result<(PathBuf, Option<Listed>)> {
         let listed = list.get(name).ok().filter(|_| !Path::new(name).exists()).cloned();
         match &listed {
-            Some(trace) => match self.place(trace) {
+            Some(trace) => match self.place(&trace.name) {
                 Some(path) => Ok((path, listed)),
                 None => bail!("cannot find {name}: fetch it with `hotcc-bench traces fetch {name}`"),
             },
@@ -154,21 +154,32 @@ impl TracesCommand {
 
 fn print_list(known: &Known, json: bool) -> Result<ExitCode> {
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct Row<T> {
         #[serde(flatten)]
-        trace: &'a Listed,
+        trace: T,
         file: Option<PathBuf>,
     }
     let list = known.list()?;
-    let rows: Vec<Row<'_>> = list.traces.iter().map(|trace| Row { trace, file: known.place(trace) }).collect();
+    let (fetched, archived) = (list.traces.iter(), list.archived.iter());
+    let fetched: Vec<Row<&Listed>> = fetched.map(|trace| Row { trace, file: known.place(&trace.name) }).collect();
+    let archived: Vec<Row<&Archived>> = archived.map(|trace| Row { trace, file: known.place(&trace.name) }).collect();
     if json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        let values = fetched.iter().map(serde_json::to_value).chain(archived.iter().map(serde_json::to_value));
+        println!("{}", serde_json::to_string_pretty(&values.collect::<Result<Vec<_>, _>>()?)?);
         return Ok(ExitCode::SUCCESS);
     }
+    let here = |file: &Option<PathBuf>| if file.is_some() { "yes" } else { "no" };
     println!("{:36} {:8} {:>8}  {:7} SUMMARY", "NAME", "LICENCE", "SIZE", "HERE");
-    for Row { trace, file } in rows {
-        let (size, here) = (format!("{:.1} MB", trace.bytes as f64 / 1e6), if file.is_some() { "yes" } else { "no" });
-        println!("{:36} {:8} {size:>8}  {here:7} {}", trace.name, trace.licence, trace.summary);
+    for Row { trace, file } in fetched {
+        let size = format!("{:.1} MB", trace.bytes as f64 / 1e6);
+        println!("{:36} {:8} {size:>8}  {:7} {}", trace.name, trace.licence, here(&file), trace.summary);
+    }
+    let some_archived = !archived.is_empty();
+    for Row { trace, file } in archived {
+        println!("{:36} {:8} {:>8}  {:7} {}", trace.name, trace.licence, "archive", here(&file), trace.summary);
+    }
+    if some_archived {
+        println!("\nFor a trace in an archive, `hotcc-bench traces fetch NAME` prints what to do by hand.");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -196,7 +207,7 @@ fn fetch_all(names: &[String], list: &List) -> Result<ExitCode> {
 
 fn check(names: &[String], known: &Known, json: bool) -> Result<ExitCode> {
     let list = known.list()?;
-    let here = list.traces.iter().filter_map(|trace| known.place(trace).map(|path| (trace, path)));
+    let here = list.traces.iter().filter_map(|trace| known.place(&trace.name).map(|path| (trace, path)));
     let checked: Vec<Result<Facts>> = if names.is_empty() {
         here.map(|(trace, path)| examine(&trace.name, &path, Some(trace))).collect()
     } else {

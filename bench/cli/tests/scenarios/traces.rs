@@ -196,6 +196,12 @@ fn invalid_recorded_links_are_reported_with_their_line() {
     ] {
         assert_eq!(error_of(file, "publish = \"none\""), format!("{radio}{what}\n"));
     }
+    let listed = "mahimahi_ATT-LTE-driving-2016.down";
+    write(listed, &delivery_trace());
+    let damaged = error_of(&format!("file = \"{listed}\""), "publish = \"none\"");
+    let advice = format!("rename it, or delete it and run `hotcc-bench traces fetch {listed}`: it has ");
+    assert!(damaged.starts_with(&format!("hotcc-bench: cannot use {listed}; {advice}")), "{damaged}");
+    assert_eq!(damaged.lines().count(), 1, "{damaged}");
     let missing = error_of("file = \"none.down\"", "publish = \"none\"");
     assert!(missing.starts_with(&format!("{radio}cannot find the trace none.down: it is not in ., ")), "{missing}");
     let misspelt = error_of("file = \"a.down\"", "publish = \"snr\"");
@@ -218,9 +224,10 @@ fn traces_are_found_in_the_directory_that_is_given() {
 /// Uses a recorded trace if `HOTCC_TRACES` has it, else one of the same format.
 #[test]
 fn a_long_trace_is_used_as_far_as_the_run_goes() {
-    let name = "mahimahi_ATT-LTE-driving-2016.down";
-    let recorded = std::env::var_os("HOTCC_TRACES").map(|directory| PathBuf::from(directory).join(name));
+    let listed = "mahimahi_ATT-LTE-driving-2016.down";
+    let recorded = std::env::var_os("HOTCC_TRACES").map(|directory| PathBuf::from(directory).join(listed));
     let directory = tempfile::tempdir().unwrap();
+    let name = "long.down";
     match recorded.filter(|path| path.exists()) {
         Some(path) => drop(fs::copy(path, directory.path().join(name)).unwrap()),
         None => {

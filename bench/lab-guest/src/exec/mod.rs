@@ -121,8 +121,11 @@ impl Algorithms {
                 profile: algorithm.profile.clone(),
                 set: algorithm.set.clone(),
             };
-            // formatted here, because anyhow would leave out the verifier's lines, which are the error's advice
-            ops::load(&request).map_err(|error| anyhow!("{error:#}"))?;
+            ops::load(&request).map_err(|error| {
+                // the verifier's last lines and the file with its log stay in the guest
+                let error = format!("{error:#}");
+                anyhow!("{}", error.lines().next().unwrap_or_default())
+            })?;
             loaded.0.push(algorithm.cc.clone());
         }
         Ok(loaded)

@@ -2,6 +2,7 @@
 
 use super::{RunId, RunSummary};
 use crate::algorithms::{object_name, text};
+use crate::simulated;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -27,8 +28,46 @@ pub struct Expected {
     pub source: String,
     /// A note on the comparison.
     pub note: Option<String>,
-    /// Whether the requirement is known not to be met; the algorithm's page states why.
-    pub missed: bool,
+    /// Where the requirement is known not to be met; the algorithm's page states why.
+    pub missed: Missed,
+}
+
+/// Where a requirement is known not to be met.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(try_from = "toml::Value")]
+pub enum Missed {
+    /// It is met everywhere.
+    #[default]
+    Nowhere,
+    /// Only in the simulator.
+    InSimulator,
+    /// Only on kernels.
+    OnKernels,
+    /// In the simulator and on kernels.
+    Everywhere,
+}
+
+impl Missed {
+    /// Returns whether the requirement is known not to be met by runs of this backend, as a manifest names it.
+    #[must_use]
+    pub fn with(self, backend: &str) -> bool {
+        let simulated = backend == simulated::BACKEND;
+        self == Self::Everywhere || self == if simulated { Self::InSimulator } else { Self::OnKernels }
+    }
+}
+
+impl TryFrom<toml::Value> for Missed {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match (value.as_bool(), value.as_str()) {
+            (Some(false), _) => Ok(Self::Nowhere),
+            (Some(true), _) => Ok(Self::Everywhere),
+            (_, Some("simulator")) => Ok(Self::InSimulator),
+            (_, Some("kernel")) => Ok(Self::OnKernels),
+            _ => Err(format!("invalid `missed`: {value}: expected true, false, \"simulator\" or \"kernel\"")),
+        }
+    }
 }
 
 /// A requirement for an algorithm. Without limits, the figure is only shown.
@@ -89,7 +128,7 @@ struct ExpectedKeys {
     of: Option<Of>,
     or_at_most: Option<f64>,
     #[serde(default)]
-    missed: bool,
+    missed: Missed,
 }
 
 impl TryFrom<ExpectedKeys> for Expected {
@@ -105,7 +144,9 @@ impl TryFrom<ExpectedKeys> for Expected {
             }
             (Some(_), Some(_), _) => return Err("[[expected]] with `gate` has limits, and no `value`"),
             _ if !is_plain => return Err("`at_most`, `of` and `or_at_most` need a `gate` in [[expected]]"),
-            (None, Some(_), None) if missed => return Err("`missed` in [[expected]] needs a limit, not a `value`"),
+            (None, Some(_), None) if missed != Missed::Nowhere => {
+                return Err("`missed` in [[expected]] needs a limit, not a `value`");
+            }
             (None, Some(value), None) => Wanted::Value(value),
             (None, None, Some(least)) => Wanted::AtLeast(least),
             _ => return Err("[[expected]] needs exactly one of `value` and `at_least`"),
@@ -183,7 +224,15 @@ mod tests {
         assert_eq!(gate("gate = 'shares'").unwrap().of, Of::Each);
         assert_eq!(gate("gate = 'shares'\nvalue = 1"), None);
         assert!(parse("at_most = 1").is_err() && parse("value = 1\nmissed = true").is_err());
-        assert!(parse("at_least = 1\nmissed = true").unwrap().missed);
+        let missed = |value: &str| {
+            let missed = parse(&format!("at_least = 1\nmissed = {value}"))?.missed;
+            Ok::<_, toml::de::Error>((missed.with("vm"), missed.with("native"), missed.with("simulator")))
+        };
+        assert_eq!(missed("true").unwrap(), (true, true, true));
+        assert_eq!(missed("false").unwrap(), (false, false, false));
+        assert_eq!(missed("\"kernel\"").unwrap(), (true, true, false));
+        assert_eq!(missed("\"simulator\"").unwrap(), (false, false, true));
+        assert!(missed("\"often\"").unwrap_err().message().contains("expected true, false, \"simulator\" or"));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Looks up the trace files that a scenario names.
 
+use super::fetch::verify;
 use super::list::List;
 use anyhow::{Context, Result, bail};
 use hotcc_channel_model::RadioSpec;
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The environment variable that names a directory of traces.
@@ -48,11 +50,27 @@ impl TraceFiles {
             return Ok(found);
         }
         let looked: Vec<String> = self.directories.iter().map(|directory| shown(directory)).collect();
-        let advice = match file.to_str().filter(|name| List::built_in().is_ok_and(|list| list.get(name).is_ok())) {
-            Some(name) => format!("fetch it with `hotcc-bench traces fetch {name}`"),
-            None => format!("name its directory with --traces or {TRACES}"),
+        let (list, name) = (List::built_in()?, file.to_str().unwrap_or_default());
+        let advice = match (list.get(name), list.archived(name)) {
+            (Ok(_), _) => format!("fetch it with `hotcc-bench traces fetch {name}`"),
+            (_, Some(archived)) => archived.advice(),
+            _ => format!("name its directory with --traces or {TRACES}"),
         };
         bail!("cannot find the trace {}: it is not in {}; {advice}", file.display(), looked.join(", "))
+    }
+
+    /// Checks that a file with the name of a listed trace is that trace. A file that is missing is not an error here.
+    ///
+    /// # Errors States what differs, and what to do.
+    pub fn verify(&self, file: &Path) -> Result<()> {
+        let list = List::built_in()?;
+        let Some(listed) = file.to_str().and_then(|name| list.get(name).ok()) else { return Ok(()) };
+        let Ok(path) = self.find(file) else { return Ok(()) };
+        let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        verify(listed, &bytes).with_context(|| {
+            let (path, name) = (path.display(), &listed.name);
+            format!("cannot use {path}; rename it, or delete it and run `hotcc-bench traces fetch {name}`")
+        })
     }
 
     /// Returns a copy of a radio with the paths of its trace files resolved.
@@ -88,7 +106,6 @@ pub fn directories(given: Option<&Path>) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn the_first_directory_that_has_a_file_wins() {
@@ -108,5 +125,8 @@ mod tests {
         let listed = &List::built_in().unwrap().traces[0].name;
         let told = files.find(Path::new(listed)).unwrap_err().to_string();
         assert!(told.ends_with(&format!("fetch it with `hotcc-bench traces fetch {listed}`")), "{told}");
+        let archived = &List::built_in().unwrap().archived[0];
+        let told = files.find(Path::new(&archived.name)).unwrap_err().to_string();
+        assert!(told.ends_with(&format!("; {}", archived.advice())), "{told}");
     }
 }

@@ -1,5 +1,6 @@
 //! The list of public traces: the address of each, and how to recognise it.
 
+use super::find::TRACES;
 use anyhow::{Context, Result};
 use hotcc_host::error::Error;
 use hotcc_host::nearest::expected;
@@ -17,6 +18,9 @@ pub struct List {
     /// The traces, in the order of the list.
     #[serde(rename = "trace")]
     pub traces: Vec<Listed>,
+    /// Traces that are files of an archive. They are not fetched.
+    #[serde(default)]
+    pub archived: Vec<Archived>,
 }
 
 /// A public trace.
@@ -37,6 +41,32 @@ pub struct Listed {
     pub format: String,
     /// Description in one line.
     pub summary: String,
+}
+
+/// A public trace that is a file of an archive.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Archived {
+    /// Name of the trace and of its file.
+    pub name: String,
+    /// Address of the archive.
+    pub address: String,
+    /// Licence, as an SPDX identifier.
+    pub licence: String,
+    /// What makes the archive the file of this name, as an instruction.
+    pub conversion: String,
+    /// Format, as named in `docs/reference/traces.md`.
+    pub format: String,
+    /// Description in one line.
+    pub summary: String,
+}
+
+impl Archived {
+    /// States how to get the file, as an instruction.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        format!("download {}, {}, and name its directory with --traces or {TRACES}", self.address, self.conversion)
+    }
 }
 
 impl List {
@@ -76,12 +106,21 @@ impl List {
 
     /// Returns the trace with this name.
     ///
-    /// # Errors If the list does not have it.
+    /// # Errors If the list does not have it, or it is in an archive.
     pub fn get(&self, name: &str) -> Result<&Listed> {
         self.traces.iter().find(|trace| trace.name == name).ok_or_else(|| {
+            if let Some(archived) = self.archived(name) {
+                return Error::usage(format!("{name} is in an archive: {}", archived.advice())).into();
+            }
             let names = self.traces.iter().map(|trace| trace.name.as_str());
             Error::usage(format!("unknown trace `{name}`: {}", expected(name, names))).into()
         })
+    }
+
+    /// Returns the trace with this name that is in an archive.
+    #[must_use]
+    pub fn archived(&self, name: &str) -> Option<&Archived> {
+        self.archived.iter().find(|trace| trace.name == name)
     }
 }
 
@@ -93,8 +132,9 @@ mod tests {
     #[test]
     fn the_built_in_list_is_complete() {
         let list = List::built_in().unwrap();
-        let names: BTreeSet<&str> = list.traces.iter().map(|trace| trace.name.as_str()).collect();
-        assert_eq!(names.len(), list.traces.len(), "a name is there twice");
+        let archived = list.archived.iter().map(|trace| trace.name.as_str());
+        let names: BTreeSet<&str> = list.traces.iter().map(|trace| trace.name.as_str()).chain(archived).collect();
+        assert_eq!(names.len(), list.traces.len() + list.archived.len(), "a name is there twice");
         for trace in &list.traces {
             assert!(trace.address.starts_with("https://") && trace.bytes > 0, "{}", trace.name);
             assert!(!trace.licence.is_empty() && !trace.summary.contains('\n'), "{}", trace.name);

@@ -166,7 +166,7 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
         holds: (has_limits && !found.is_empty() && !is_reference).then_some(beyond == 0),
         cases: (if gate.of == Of::Median { of_cases.len() } else { found.len() }, beyond),
         runs: (done, all),
-        known: expected.missed,
+        known: expected.missed.with(&results.manifest.backend),
         is_reference,
         source: expected.source,
         note: expected.note,
