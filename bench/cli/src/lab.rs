@@ -8,7 +8,7 @@ use hotcc_lab::estimate;
 use hotcc_lab::native::Native;
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::plural::counted;
-use hotcc_lab::results::Wanted;
+use hotcc_lab::results::{SIMULATOR, Wanted};
 use hotcc_lab::run::{Backend, Lab, Progress};
 use hotcc_lab::scenario::Source;
 use hotcc_lab::selection::{Draw, Selection, SweptValue, Workload};
@@ -154,7 +154,7 @@ impl LabCommand {
         let backend_name = match backend {
             Backend::Vm(kernel, _) => kernel.release.clone(),
             Backend::Native(native) => format!("native-{}", native.release),
-            Backend::Simulator => simulated::BACKEND.to_owned(),
+            Backend::Simulator => SIMULATOR.to_owned(),
         };
         netlab::catch_interrupts()?;
         let (mut code, mut directories) = (0, Vec::new());

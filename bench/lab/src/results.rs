@@ -23,6 +23,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The simulator as a backend, in manifests and as the name of the directory of its results.
+pub const SIMULATOR: &str = "simulator";
+
 /// Columns of `flows.csv`. A cell is empty if the value is not known at that time. There is one row per flow and
 /// sampling period with ACKs.
 ///

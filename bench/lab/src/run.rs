@@ -7,7 +7,7 @@ use crate::guest::Versatile;
 use crate::native::Native;
 use crate::planner::{Planned, check_plans, plan};
 use crate::programs;
-use crate::results::{Manifest, Results, RunId, RunSummary, sha256};
+use crate::results::{Manifest, Results, RunId, RunSummary, SIMULATOR, sha256};
 use crate::scenario::{Case, Source};
 use crate::selection::{OneRun, Selection, Workload};
 use crate::simulated;
@@ -172,7 +172,7 @@ impl Lab<'_> {
                 "vm"
             }
             Backend::Native(_) => "native",
-            Backend::Simulator => simulated::BACKEND,
+            Backend::Simulator => SIMULATOR,
         };
         if !matches!(self.backend, Backend::Simulator) {
             for name in ["ip", "tc"] {
@@ -194,7 +194,7 @@ impl Lab<'_> {
                 (kernel.release.clone(), image, vm::qemu_version(architecture)?, clock.cpu(&kernel.release))
             }
             Backend::Native(native) => (native.release.clone(), String::new(), String::new(), Native::cpu()),
-            Backend::Simulator => (simulated::BACKEND.to_owned(), String::new(), String::new(), String::new()),
+            Backend::Simulator => (SIMULATOR.to_owned(), String::new(), String::new(), String::new()),
         };
         let name = cases.first().map_or_else(String::new, |case| case.scenario.name.clone());
         Ok(Manifest {

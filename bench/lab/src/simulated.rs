@@ -11,8 +11,6 @@ use hotcc_lab_proto::plan::RxMethod;
 use hotcc_simulator::algorithms;
 use hotcc_simulator::exec::{Outcome, SYSCTLS, simulate};
 
-/// Name of the simulator in manifests and reports.
-pub const BACKEND: &str = "simulator";
 /// Seconds of real time per second of a typical scenario, for estimates.
 pub const WALL_S_PER_S: f64 = 0.01;
 

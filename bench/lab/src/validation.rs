@@ -1,7 +1,6 @@
 //! Compares the simulator's results with those of a kernel in the lab, run by run.
 
-use crate::results::{Manifest, Results, RunId, RunSummary};
-use crate::simulated;
+use crate::results::{Manifest, Results, RunId, RunSummary, SIMULATOR};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -95,7 +94,7 @@ fn changed_algorithms(ours: &Manifest, theirs: &Manifest) -> Vec<&'static str> {
 
 /// Compares the simulator's results of a scenario, `OUT/NAME/simulator`, with those of every kernel beside it.
 pub fn compare(directory: &Path) -> Result<Validation> {
-    let simulated = Results::read(&directory.join(simulated::BACKEND))
+    let simulated = Results::read(&directory.join(SIMULATOR))
         .with_context(|| format!("{}: run `hotcc-bench lab --sim` first", directory.display()))?;
     let mut all = Validation::default();
     let mut beside: Vec<_> = fs::read_dir(directory)

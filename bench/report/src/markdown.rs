@@ -7,8 +7,8 @@ use super::ranking;
 use super::rows::by_flow_name;
 use super::tables::{self, Place};
 use anyhow::{Context, Result, anyhow, ensure};
+use hotcc_lab::results::SIMULATOR;
 use hotcc_lab::selection::SweptValue;
-use hotcc_lab::simulated::BACKEND;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -66,7 +66,8 @@ impl Table {
 /// Returns a result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
-    let heading = if data.results.manifest.backend == BACKEND { format!("{NOT_MEASURED}:\n\n") } else { String::new() };
+    let heading =
+        if data.results.manifest.backend == SIMULATOR { format!("{NOT_MEASURED}:\n\n") } else { String::new() };
     format!("{heading}{}", with_papers(&tables::figures(data, Place::Report), data))
 }
 
@@ -188,7 +189,7 @@ impl<'a> Marked<'a> {
         let mut out = String::new();
         for directory in kernels {
             let data = Data::of_cases(&directory, &self.cases)?;
-            if data.results.runs.is_empty() || (data.results.manifest.backend == BACKEND) != self.simulated {
+            if data.results.runs.is_empty() || (data.results.manifest.backend == SIMULATOR) != self.simulated {
                 continue;
             }
             let name = directory.file_name().unwrap_or_default().to_string_lossy();
@@ -222,7 +223,7 @@ impl<'a> Marked<'a> {
 
 /// Returns the beginning of the line above tables, from the name of the directory of results.
 pub(crate) fn heading(backend: &str) -> String {
-    if backend == BACKEND { NOT_MEASURED.to_owned() } else { format!("{LINUX}{backend}") }
+    if backend == SIMULATOR { NOT_MEASURED.to_owned() } else { format!("{LINUX}{backend}") }
 }
 
 /// Replaces the tables in `old` that have the same kernel series (such as `6.12`) as a table in `new`, and adds the

@@ -6,8 +6,7 @@ use super::html::{Table, document, items, note};
 use super::rows::{Case, Row, case_text, condition, conditions, placed};
 use super::tables::{self, Place};
 use anyhow::Result;
-use hotcc_lab::results::{RunId, RunSummary};
-use hotcc_lab::simulated::BACKEND;
+use hotcc_lab::results::{RunId, RunSummary, SIMULATOR};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -63,10 +62,10 @@ fn header(data: &Data) -> Markup {
     let backend = match manifest.backend.as_str() {
         "vm" => "virtual machine, in virtual time",
         "native" => "this kernel, in real time",
-        BACKEND => "simulated, without a kernel",
+        SIMULATOR => "simulated, without a kernel",
         other => other,
     };
-    let is_simulated = manifest.backend == BACKEND;
+    let is_simulated = manifest.backend == SIMULATOR;
     let invalid: Vec<String> = data
         .invalid()
         .map(|run| format!("{}, seed {}: {}", case_text(&run.run.case), run.run.seed, run.invalid.join("; ")))

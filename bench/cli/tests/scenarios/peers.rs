@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Scenarios without CUBIC or without BBR, and the reason.
-const WITHOUT: [(&str, &str); 16] = [
+const WITHOUT: [(&str, &str); 17] = [
     ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
     ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
     ("arwa-limits", "values of a tunable, against each other"),
@@ -15,6 +15,7 @@ const WITHOUT: [(&str, &str); 16] = [
     ("arwa-queues", "NewReno at several lengths of queue: no algorithm is compared"),
     ("arwa-users", "compares receivers, and the profiles of `arwa`; arwa-fast has the senders"),
     ("arwa-window", "NewReno at several receive windows: no algorithm is compared"),
+    ("capacity-age", "readings of several kinds, for one algorithm; crest-recorded has the peers on recorded links"),
     ("crest-alone", "gates against BBR; crest-recorded has CUBIC on links of the same recordings"),
     ("crest-alone-paths", "as crest-alone"),
     (

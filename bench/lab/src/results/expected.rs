@@ -1,8 +1,7 @@
 //! Figures that a scenario expects of its runs: those of papers, and limits.
 
-use super::{RunId, RunSummary};
+use super::{RunId, RunSummary, SIMULATOR};
 use crate::algorithms::{object_name, text};
-use crate::simulated;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -51,7 +50,7 @@ impl Missed {
     /// Returns whether the requirement is known not to be met by runs of this backend, as a manifest names it.
     #[must_use]
     pub fn with(self, backend: &str) -> bool {
-        let simulated = backend == simulated::BACKEND;
+        let simulated = backend == SIMULATOR;
         self == Self::Everywhere || self == if simulated { Self::InSimulator } else { Self::OnKernels }
     }
 }

@@ -1,8 +1,8 @@
 //! The dossier: verdicts for each congestion control on its own, and the page.
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
+use hotcc_lab::results::SIMULATOR;
 use hotcc_lab::results::{Manifest, RunSummary};
-use hotcc_lab::simulated::BACKEND;
 use hotcc_report::gates::dossier::{judge, overview, refreshed, verdict};
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn results(directory: &Path, scenario: &str, throughputs: &[(&str, &[f64])]) {
     write(directory, &runs);
     let ids = runs.iter().map(|run| run.run.clone()).collect();
     let scenario = scenario.to_owned();
-    write_manifest(directory, &Manifest { scenario, backend: BACKEND.to_owned(), ..manifest(ids) });
+    write_manifest(directory, &Manifest { scenario, backend: SIMULATOR.to_owned(), ..manifest(ids) });
     fs::write(directory.join("scenario.toml"), SCENARIO).unwrap();
 }
 
@@ -90,7 +90,7 @@ fn each_congestion_control_has_its_own_verdicts() {
 fn a_document_has_the_criteria_of_all_scenarios() {
     let scratch = tempfile::tempdir().unwrap();
     for name in ["dossier-x", "dossier-y"] {
-        results(&scratch.path().join(name).join(BACKEND), name, &THROUGHPUTS);
+        results(&scratch.path().join(name).join(SIMULATOR), name, &THROUGHPUTS);
     }
     let document = "a\n<!-- dossier: simulator -->\nold\n<!-- end of dossier -->\nb\n";
     let new = refreshed(document, scratch.path()).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
 use hotcc_lab::results::Manifest;
-use hotcc_lab::simulated::BACKEND;
+use hotcc_lab::results::SIMULATOR;
 use hotcc_report::markdown::refreshed;
 use std::fs;
 
@@ -76,7 +76,7 @@ fn simulated_results_are_shown_where_the_mark_asks_for_them_and_say_so() {
     write(&scratch.path().join("mmwave/6.12"), &[one(12.5)]);
     let simulator = scratch.path().join("mmwave/simulator");
     write(&simulator, &[one(20.75)]);
-    let simulated = Manifest { backend: BACKEND.to_owned(), ..manifest(vec![one(20.75).run]) };
+    let simulated = Manifest { backend: SIMULATOR.to_owned(), ..manifest(vec![one(20.75).run]) };
     write_manifest(&simulator, &simulated);
     let part = |mark: &str| format!("<!-- figures: {mark} -->\nLinux 6.12.1. Old.\n<!-- end of figures -->\n");
     let shown = |mark: &str| refreshed(&part(mark), scratch.path()).unwrap();

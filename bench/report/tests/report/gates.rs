@@ -1,8 +1,7 @@
 //! Gates: held and missed ones, and the table in a document.
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
-use hotcc_lab::results::{Manifest, RunSummary};
-use hotcc_lab::simulated::BACKEND;
+use hotcc_lab::results::{Manifest, RunSummary, SIMULATOR};
 use hotcc_report::gates::{judge, refreshed};
 use std::fs;
 use std::path::Path;
@@ -40,7 +39,7 @@ fn results(directory: &Path, rtts_ms: &[f64], gate: &str) {
     write(directory, &runs);
     let ids = runs.iter().map(|run| run.run.clone()).collect();
     let scenario = "x-alone".to_owned();
-    write_manifest(directory, &Manifest { scenario, backend: BACKEND.to_owned(), ..manifest(ids) });
+    write_manifest(directory, &Manifest { scenario, backend: SIMULATOR.to_owned(), ..manifest(ids) });
     let expected = format!("[[expected]]\nsource = \"this project\"\ncase = {{ cc = \"crest\" }}\n{gate}");
     fs::write(directory.join("scenario.toml"), format!("{SCENARIO}{expected}\n")).unwrap();
 }
