@@ -3,14 +3,10 @@
 pub use crate::two_hosts::{SECOND_NS, TO, run};
 
 use crate::two_hosts::{self, flow};
-use hotcc_lab_proto::plan::{
-    Algorithm, Feed, Plan, PlannedFlow, PlannedLink, PlannedPhase, PlannedPolice, PlannedReading,
-};
+use hotcc_lab_proto::plan::{Feed, Plan, PlannedFlow, PlannedLink, PlannedPhase, PlannedPolice, PlannedReading};
 use hotcc_lab_proto::records::POLICED;
 use hotcc_simulator::exec::Outcome;
-use hotcc_testbed::soak;
 use proptest::prelude::*;
-use proptest::test_runner::{RngSeed, TestRunner};
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -40,8 +36,7 @@ impl Path {
         let queue_bytes = 2_000_000.max(2 * self.bdp_bytes());
         let mut plan = two_hosts::plan(vec![flow("crest", None)], SECONDS, self.rate_bps, queue_bytes, self.delay_ms);
         plan.links[0].phases = phases;
-        plan.algorithms =
-            vec![Algorithm { object: "crest".into(), cc: "crest".into(), profile: "default".into(), set: Vec::new() }];
+        plan.algorithms = vec![two_hosts::algorithm("crest")];
         plan
     }
 
@@ -192,16 +187,7 @@ pub fn paths() -> impl Strategy<Value = Path> {
 
 /// Checks a property with inputs drawn from `inputs`, with more of them and from other seeds in a soak.
 pub fn check<S: Strategy>(name: &str, inputs: S, property: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    let seeds = soak::seeds(1, 12);
-    let config = ProptestConfig {
-        cases: (seeds.end - seeds.start) as u32,
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(seeds.start),
-        ..ProptestConfig::default()
-    };
-    let cases = config.cases;
-    TestRunner::new(config).run(&inputs, property).unwrap_or_else(|why| panic!("{why}"));
-    soak::report(&format!("crest: {name} on {cases} paths"));
+    two_hosts::check(&format!("crest: {name}"), 12, inputs, property);
 }
 
 /// Checks that this share is above `least` on each path, and below `usual` on fewer than one path in twelve.
