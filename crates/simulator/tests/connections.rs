@@ -1,12 +1,14 @@
 //! Complete connections: properties that hold on any path, and the repeatability of runs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod random_paths;
 mod two_hosts;
 
 use hotcc_lab_proto::plan::{Action, Feed, Pace, Plan, PlannedEvent, PlannedFlow, PlannedPhase, PlannedReading};
 use hotcc_simulator::exec::{Outcome, simulate};
 use proptest::prelude::*;
-use two_hosts::{SECOND_NS, TO, algorithm, check, flow, run};
+use random_paths::{algorithm, check};
+use two_hosts::{SECOND_NS, TO, flow, run};
 
 const MSS: u64 = 1448;
 

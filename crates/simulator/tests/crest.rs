@@ -7,6 +7,7 @@ mod changes;
 mod conditions;
 #[path = "crest/path.rs"]
 mod path;
+mod random_paths;
 #[path = "crest/signal.rs"]
 mod signal;
 mod two_hosts;

@@ -2,6 +2,7 @@
 
 pub use crate::two_hosts::{SECOND_NS, TO, run};
 
+use crate::random_paths;
 use crate::two_hosts::{self, flow};
 use hotcc_lab_proto::plan::{Feed, Plan, PlannedFlow, PlannedLink, PlannedPhase, PlannedPolice, PlannedReading};
 use hotcc_lab_proto::records::POLICED;
@@ -36,7 +37,7 @@ impl Path {
         let queue_bytes = 2_000_000.max(2 * self.bdp_bytes());
         let mut plan = two_hosts::plan(vec![flow("crest", None)], SECONDS, self.rate_bps, queue_bytes, self.delay_ms);
         plan.links[0].phases = phases;
-        plan.algorithms = vec![two_hosts::algorithm("crest")];
+        plan.algorithms = vec![random_paths::algorithm("crest")];
         plan
     }
 
@@ -187,7 +188,7 @@ pub fn paths() -> impl Strategy<Value = Path> {
 
 /// Checks a property with inputs drawn from `inputs`, with more of them and from other seeds in a soak.
 pub fn check<S: Strategy>(name: &str, inputs: S, property: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    two_hosts::check(&format!("crest: {name}"), 12, inputs, property);
+    random_paths::check(&format!("crest: {name}"), 12, inputs, property);
 }
 
 /// Checks that this share is above `least` on each path, and below `usual` on fewer than one path in twelve.

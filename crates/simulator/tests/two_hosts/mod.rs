@@ -1,10 +1,7 @@
-//! Plans of two hosts that are connected by a link in each direction, and checks over random ones.
+//! Plans of two hosts that are connected by a link in each direction.
 
-use hotcc_lab_proto::plan::{Algorithm, End, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase};
+use hotcc_lab_proto::plan::{End, Plan, PlannedCable, PlannedFlow, PlannedHost, PlannedLink, PlannedPhase};
 use hotcc_simulator::exec::{Outcome, simulate};
-use hotcc_testbed::soak;
-use proptest::prelude::*;
-use proptest::test_runner::{RngSeed, TestRunner};
 use std::net::Ipv4Addr;
 
 pub const SECOND_NS: u64 = 1_000_000_000;
@@ -60,23 +57,4 @@ pub fn plan(flows: Vec<PlannedFlow>, seconds: u64, rate_bps: u64, queue_bytes: u
 
 pub fn run(plan: &Plan) -> Outcome {
     simulate(plan, &|_, _, _| Ok(Vec::new())).unwrap()
-}
-
-/// Returns an algorithm of ours with its default profile.
-pub fn algorithm(name: &str) -> Algorithm {
-    Algorithm { object: name.to_owned(), cc: name.to_owned(), profile: "default".to_owned(), set: Vec::new() }
-}
-
-/// Checks a property with `count` inputs drawn from `inputs`, with more of them and from other seeds in a soak.
-pub fn check<S: Strategy>(name: &str, count: u64, inputs: S, property: impl Fn(S::Value) -> Result<(), TestCaseError>) {
-    let seeds = soak::seeds(1, count);
-    let config = ProptestConfig {
-        cases: (seeds.end - seeds.start) as u32,
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(seeds.start),
-        ..ProptestConfig::default()
-    };
-    let cases = config.cases;
-    TestRunner::new(config).run(&inputs, property).unwrap_or_else(|why| panic!("{why}"));
-    soak::report(&format!("{name} on {cases} paths"));
 }
