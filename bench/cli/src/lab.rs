@@ -45,7 +45,7 @@ pub struct LabCommand {
     /// is the running kernel (needs root; figures depend on this machine)
     #[arg(long, default_value = "vm", value_name = "BACKEND")]
     lab: BackendChoice,
-    /// Simulate the runs instead: about a second per minute of scenario, without root, QEMU or a kernel; results are marked
+    /// Simulate the runs instead: less than a second per minute of a flow, without root, QEMU or a kernel; results are marked
     /// as simulated. Fails if a case needs what only a kernel has, e.g. a PEP
     #[arg(long, conflicts_with_all = ["lab", "real_time"])]
     sim: bool,

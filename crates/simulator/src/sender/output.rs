@@ -5,6 +5,8 @@ use super::state::{Pending, Sender};
 use crate::clock::jiffies;
 use crate::congestion::{CaEvent, CaState};
 use crate::packet::{Content, Data};
+#[cfg(test)]
+mod tests;
 
 /// Number of segments at the start that are not paced, as in the original fq queueing discipline.
 const UNPACED_SEGMENTS: u32 = 10;

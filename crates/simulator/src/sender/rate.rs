@@ -87,3 +87,193 @@ impl Sender {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{MS, MSS, START_MS, ack, sender};
+    use super::*;
+    use crate::congestion::{CongestionControl, RateSample, Sock};
+    use crate::packet::Ack;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// A congestion control that keeps the window and shows the last sample.
+    struct Shows(Rc<Cell<RateSample>>);
+
+    impl CongestionControl for Shows {
+        fn init(&mut self, _sock: &mut Sock) {}
+
+        fn ssthresh(&mut self, sock: &mut Sock) -> u32 {
+            sock.snd_cwnd
+        }
+
+        fn undo_cwnd(&mut self, sock: &mut Sock) -> u32 {
+            sock.snd_cwnd
+        }
+
+        fn cong_control(&mut self, _sock: &mut Sock, sample: &RateSample) -> bool {
+            self.0.set(*sample);
+            true
+        }
+    }
+
+    /// A sender with a window of ten segments, and its last sample. The ten were sent at 1000 ms, when the SYN was all
+    /// that had been delivered.
+    struct Sampled {
+        sender: Sender,
+        last: Rc<Cell<RateSample>>,
+    }
+
+    impl Sampled {
+        fn new(segments: Option<u64>) -> Self {
+            let (mut sender, last) = (sender(10, segments), Rc::default());
+            sender.cc = Box::new(Shows(Rc::clone(&last)));
+            Self { sender, last }
+        }
+
+        /// Returns the sample of an ACK that arrives `at_ms` after the start.
+        fn after(&mut self, at_ms: u64, ack: &Ack) -> RateSample {
+            self.sender.acknowledge((START_MS + at_ms) * MS, ack);
+            self.last.get()
+        }
+    }
+
+    /// Returns the segments, and the length of the interval in ms.
+    fn rate(sample: &RateSample) -> (i32, i64) {
+        assert_eq!(sample.interval_us % 1000, 0);
+        (sample.delivered, sample.interval_us / 1000)
+    }
+
+    /// The first ten segments were sent at once: their send interval is 0, so the time of the ACKs counts. The next
+    /// nine leave 150 ms after those whose ACK let them leave, and their own ACK comes 100 ms later.
+    #[test]
+    fn a_sample_spans_the_longer_of_the_send_and_the_ack_interval() {
+        let mut flow = Sampled::new(None);
+        assert_eq!(rate(&flow.after(120, &ack(2, 0..0, START_MS))), (2, 120));
+        assert_eq!(rate(&flow.after(130, &ack(4, 0..0, START_MS))), (4, 130));
+
+        let mut flow = Sampled::new(None);
+        assert_eq!(rate(&flow.after(150, &ack(9, 0..0, START_MS))), (9, 150));
+        assert_eq!(flow.sender.next, 19 * MSS);
+        let compressed = flow.after(250, &ack(19, 0..0, START_MS + 150));
+        assert_eq!(compressed.prior_ns, (START_MS + 150) * MS);
+        assert_eq!(rate(&compressed), (10, 150), "not the 100 ms between the ACKs");
+    }
+
+    /// The SYN and two segments were delivered when segment 10 was sent; only the SYN when the eight before it were.
+    #[test]
+    fn the_sample_is_that_of_the_acknowledged_segment_that_was_sent_last() {
+        let mut flow = Sampled::new(None);
+        flow.after(100, &ack(2, 0..0, START_MS));
+        let sample = flow.after(210, &ack(11, 0..0, START_MS + 100));
+        assert_eq!((sample.prior_delivered, sample.prior_ns), (3, (START_MS + 100) * MS));
+        assert_eq!(rate(&sample), (9, 110)); // 12 - 3
+        assert!(!sample.is_retrans);
+    }
+
+    /// Segment 0 is sent again at 1100 ms, after the SYN and segments 1 to 3 were delivered. Segments 4 to 9 have
+    /// higher numbers, but left at 1000 ms.
+    #[test]
+    fn a_retransmission_counts_as_sent_when_it_was_sent_again() {
+        let mut flow = Sampled::new(None);
+        flow.after(100, &ack(0, 1..4, START_MS));
+        assert_eq!(flow.sender.sock.total_retrans, 1);
+        let sample = flow.after(220, &ack(10, 0..0, START_MS + 100));
+        assert_eq!((sample.prior_delivered, sample.is_retrans), (4, true));
+        assert_eq!(rate(&sample), (7, 120)); // 11 - 4
+    }
+
+    /// A segment that SACK covered gave its sample then.
+    #[test]
+    fn a_segment_gives_one_sample() {
+        let mut flow = Sampled::new(Some(10));
+        let first = flow.after(100, &ack(0, 1..3, START_MS));
+        assert_eq!((first.prior_delivered, first.acked_sacked, rate(&first)), (1, 2, (2, 100)));
+        // nothing new: the kernel has no time from which to measure
+        let none = flow.after(101, &ack(0, 1..3, START_MS));
+        assert_eq!((none.acked_sacked, none.delivered, none.interval_us), (0, -1, -1));
+        let second = flow.after(130, &ack(3, 0..0, START_MS));
+        assert_eq!((second.acked_sacked, rate(&second)), (1, (3, 130)));
+    }
+
+    /// With nothing in flight, the network had nothing to deliver. The interval begins with the next segment.
+    #[test]
+    fn a_sample_leaves_out_the_time_without_segments_in_flight() {
+        let mut flow = Sampled::new(Some(10));
+        flow.after(100, &ack(10, 0..0, START_MS));
+        flow.sender.sock.now_ns = (START_MS + 5000) * MS;
+        flow.sender.written += 3 * MSS;
+        flow.sender.push();
+        assert_eq!(rate(&flow.after(5100, &ack(13, 0..0, START_MS + 5000))), (3, 100));
+    }
+
+    #[test]
+    fn an_interval_below_the_least_rtt_gives_no_sample() {
+        let mut sender = sender(10, None);
+        let first = *sender.board.get(0).unwrap();
+        sender.sock.now_ns = (START_MS + 100) * MS;
+        sender.sock.delivered += 1;
+        sender.rate_delivered(&first);
+        for (min_rtt_us, interval_us) in [(99_999, 100_000), (100_000, 100_000), (100_001, -1)] {
+            sender.sock.min_rtt_us = min_rtt_us;
+            let sample = sender.rate_sample(1, 0);
+            assert_eq!((sample.delivered, sample.interval_us), (1, interval_us), "{min_rtt_us}");
+        }
+    }
+
+    /// The connection starts limited, because the application had written nothing before its first write. At 1310 ms,
+    /// it has nothing unsent, 18 segments are delivered and five are in flight: the limit holds until more than 23 are
+    /// delivered.
+    #[test]
+    fn a_sample_is_limited_by_the_application_if_its_segment_was_sent_while_limited() {
+        let mut flow = Sampled::new(None);
+        assert!(flow.after(100, &ack(2, 0..0, START_MS)).is_app_limited, "the first flight");
+        assert_eq!(flow.sender.sock.app_limited, 0);
+        assert!(!flow.after(200, &ack(12, 0..0, START_MS + 100)).is_app_limited);
+        assert_eq!(flow.sender.next, 22 * MSS);
+
+        flow.sender.written = flow.sender.next;
+        flow.after(300, &ack(17, 0..0, START_MS + 200));
+        flow.sender.sock.now_ns = (START_MS + 310) * MS;
+        flow.sender.check_app_limited();
+        flow.sender.written += 2 * MSS;
+        flow.sender.push();
+        assert_eq!((flow.sender.sock.delivered, flow.sender.sock.app_limited), (18, 23));
+
+        let before = flow.after(350, &ack(22, 0..0, START_MS + 200));
+        assert!(!before.is_app_limited, "segment 21 was sent before the pause");
+        assert_eq!((flow.sender.sock.delivered, flow.sender.sock.app_limited), (23, 23));
+        assert!(flow.after(410, &ack(23, 0..0, START_MS + 310)).is_app_limited, "segment 22 was the first after it");
+        assert_eq!((flow.sender.sock.delivered, flow.sender.sock.app_limited), (24, 0));
+    }
+
+    /// The sender is limited if it has less than a segment to send, and if neither the window nor a lost segment that
+    /// it has to send again keeps it busy. The SYN is delivered, and ten segments are out.
+    #[test]
+    fn a_write_comes_late_if_nothing_else_held_the_sender_back() {
+        let limit = |unsent, cwnd, lost, retransmitted| {
+            let mut sender = sender(10, Some(10));
+            sender.written += unsent;
+            sender.sock.snd_cwnd = cwnd;
+            sender.sock.lost_out = lost;
+            sender.sock.retrans_out = retransmitted;
+            sender.sock.app_limited = 0;
+            sender.check_app_limited();
+            sender.sock.app_limited
+        };
+        assert_eq!(limit(0, 11, 0, 0), 1 + 10);
+        assert_eq!(limit(MSS - 1, 11, 0, 0), 1 + 10);
+        assert_eq!(limit(MSS, 11, 0, 0), 0);
+        assert_eq!(limit(0, 10, 0, 0), 0);
+        assert_eq!(limit(0, 11, 2, 1), 0);
+        assert_eq!(limit(0, 11, 2, 2), 1 + 10);
+    }
+
+    #[test]
+    fn times_are_those_of_a_microsecond_clock() {
+        assert_eq!((us_between(1_999, 2_000), us_between(2_000, 2_999), us_between(3_000, 1_000)), (1, 0, 0));
+        assert!(sent_after((2_000, 5), (1_999, 9)));
+        assert!(!sent_after((2_999, 5), (2_000, 9)) && sent_after((2_000, 9), (2_999, 5)), "the same microsecond");
+        assert!(!sent_after((2_000, 5), (2_000, 5)));
+    }
+}

@@ -14,11 +14,18 @@ pub const MS: u64 = 1_000_000;
 /// Time at which the connection is established and sends its first segments, in ms.
 pub const START_MS: u64 = 1000;
 
+/// Single segments, without pacing and without a limit by the receiver.
+pub const CONFIG: Config =
+    Config { flow: 0, mss: MSS as u32, offload_segments: 1, paced: false, ecn: false, window_bytes: u64::MAX >> 1 };
+
 /// Returns a sender under Reno with an RTT of 100 ms that has just sent `in_flight` segments. The first ten of them
 /// fill the first window.
 pub fn sender(in_flight: u32, segments: Option<u64>) -> Sender {
-    let config =
-        Config { flow: 0, mss: MSS as u32, offload_segments: 1, paced: false, ecn: false, window_bytes: u64::MAX >> 1 };
+    sender_with(CONFIG, in_flight, segments)
+}
+
+/// Returns such a sender with this configuration.
+pub fn sender_with(config: Config, in_flight: u32, segments: Option<u64>) -> Sender {
     let flow = PlannedFlow {
         name: "reno".to_owned(),
         from: 0,
