@@ -147,17 +147,13 @@ impl Process {
             each(&message)?;
             match message {
                 Message::Done { .. } => return Ok(()),
-                Message::Failed(why) => return Err(self.failure(&why)),
+                Message::Failed(why) => return Err(failure(&why)),
                 _ => {}
             }
         }
     }
 
-    /// Returns the guest's error, with the end of its console and of QEMU's messages.
-    pub(super) fn failure(&self, why: &str) -> anyhow::Error {
-        anyhow::anyhow!("in the guest: {why}{}", self.tails())
-    }
-
+    /// Returns the end of the guest's console and of QEMU's messages, for a guest that cannot say what is wrong.
     fn tails(&self) -> String {
         let tail = |path: &Path| {
             let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
@@ -168,6 +164,11 @@ impl Process {
         let texts = named.map(|(what, path)| (what, tail(path)));
         texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(what, t)| format!("\n{what}:\n  {t}")).collect()
     }
+}
+
+/// Returns the error that the guest reported.
+pub(super) fn failure(why: &str) -> anyhow::Error {
+    anyhow::anyhow!("in the guest: {why}")
 }
 
 /// Schedules this process so that a thread that wakes does not interrupt the one that woke it, unless it has a policy of

@@ -9,7 +9,7 @@
 //! The monitor's protocol (QMP) is documented in QEMU's `docs/interop/qmp-spec.txt`. A resumed machine has no monitor,
 //! because QEMU runs it in a thread of its own, which each of the guest's timers would wake.
 
-use super::process::{Heard, Process};
+use super::process::{Heard, Process, failure};
 use super::{Machine, command, option_value};
 use anyhow::{Context, Result};
 use hotcc_lab_proto::job::{JOB_FILE, Message};
@@ -151,7 +151,7 @@ impl Monitored {
                         return Err(Unusable { tried: SAVE, why: why.to_owned(), refused: true }.into());
                     }
                 }
-                Heard::Guest(Message::Failed(why)) => return Err(self.process.failure(&why)),
+                Heard::Guest(Message::Failed(why)) => return Err(failure(&why)),
                 Heard::Guest(_) => {}
             }
         }

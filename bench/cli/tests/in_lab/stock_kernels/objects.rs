@@ -100,7 +100,7 @@ fn an_object_file_carries_a_flow_and_pacing_spreads_bursts() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let why = "in the guest: cannot load bad (/objects/0/bad.bpf.o): the kernel's verifier rejects it: ";
     let failure = said.lines().skip_while(|line| !line.ends_with("bad.toml: 1 of 1 runs failed:")).skip(1);
-    let failure: Vec<&str> = failure.take_while(|line| !line.starts_with('[')).collect();
+    let failure: Vec<&str> = failure.take_while(|line| !line.contains("good.toml")).collect();
     assert!(matches!(failure[..], [line] if line.contains(why)), "{said}");
     assert!(!at("out/bad").join(&kernel.release).join("all/seed-1").exists());
 
