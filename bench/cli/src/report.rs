@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Args;
-use hotcc_lab::results::{SIMULATOR, locate};
+use hotcc_lab::results::locate;
 use hotcc_report::data::Data;
 use hotcc_report::{CHARTS, write_page};
 use std::fs;
@@ -127,7 +127,7 @@ fn unreadable(command: &str, error: &anyhow::Error) -> ExitCode {
 /// Runs `picture`.
 pub fn run_picture(command: &PictureCommand) -> Result<ExitCode> {
     let data = Data::read(&locate(&command.directory)?)?;
-    let simulated = data.results.manifest.backend == SIMULATOR;
+    let simulated = data.results.manifest.is_simulated();
     let drawn = hotcc_report::charts::against::svg(&data.rows, &command.cc, &command.over, &command.what, simulated)?;
     fs::write(&command.out, drawn).with_context(|| format!("cannot write {}", command.out.display()))?;
     Ok(ExitCode::SUCCESS)

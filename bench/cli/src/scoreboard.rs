@@ -3,7 +3,6 @@
 use crate::lab::LabCommand;
 use crate::report::refresh;
 use anyhow::{Context, Result};
-use hotcc_lab::results::SIMULATOR;
 use hotcc_lab::selection::SweptValue;
 use hotcc_report::charts::board;
 use hotcc_report::data::Data;
@@ -58,7 +57,7 @@ impl ScoreboardCommand {
             let standings = rank(&data.rows);
             best_other = best_other.or_else(|| first_other(&standings));
             let html = hotcc_report::board::page(&data, &standings, &self.what)?;
-            let picture = board::svg(&standings, &self.what, data.results.manifest.backend == SIMULATOR)?;
+            let picture = board::svg(&standings, &self.what, data.results.manifest.is_simulated())?;
             let json = serde_json::to_string_pretty(&serde_json::json!({ "ranking": standings, "cases": data.rows }))?;
             let page = self.page.as_ref().map(|page| (page.with_extension("svg"), &picture));
             let files = [

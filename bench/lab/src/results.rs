@@ -91,6 +91,14 @@ pub struct Manifest {
     pub results: BTreeMap<String, String>,
 }
 
+impl Manifest {
+    /// Returns whether the runs were simulated, without a kernel.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        self.backend == SIMULATOR
+    }
+}
+
 /// One run of a scenario.
 #[derive(Clone, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct RunId {

@@ -8,7 +8,6 @@ use super::ranking::{Standing, table};
 use super::rows::case_text;
 use super::tables::side_by_side;
 use anyhow::Result;
-use hotcc_lab::results::SIMULATOR;
 use maud::{Markup, PreEscaped, html};
 
 /// Figures in each cell of the table of cases.
@@ -19,7 +18,7 @@ const FIGURES: [&str; 2] = ["throughput_mbps", "queue_delay_p95_ms"];
 /// # Errors
 /// There is nothing to rank, or a chart cannot be drawn.
 pub fn page(data: &Data, standings: &[Standing], what: &str) -> Result<String> {
-    let picture = board::svg(standings, what, data.results.manifest.backend == SIMULATOR)?;
+    let picture = board::svg(standings, what, data.results.manifest.is_simulated())?;
     let mut ranking = table(standings);
     ranking.caption = "The best of each column is marked".to_owned();
     let columns: Vec<&Column> = COLUMNS.iter().filter(|column| FIGURES.contains(&column.metric)).collect();

@@ -66,8 +66,7 @@ impl Table {
 /// Returns a result directory's tables.
 #[must_use]
 pub fn text(data: &Data) -> String {
-    let heading =
-        if data.results.manifest.backend == SIMULATOR { format!("{NOT_MEASURED}:\n\n") } else { String::new() };
+    let heading = if data.results.manifest.is_simulated() { format!("{NOT_MEASURED}:\n\n") } else { String::new() };
     format!("{heading}{}", with_papers(&tables::figures(data, Place::Report), data))
 }
 
@@ -189,7 +188,7 @@ impl<'a> Marked<'a> {
         let mut out = String::new();
         for directory in kernels {
             let data = Data::of_cases(&directory, &self.cases)?;
-            if data.results.runs.is_empty() || (data.results.manifest.backend == SIMULATOR) != self.simulated {
+            if data.results.runs.is_empty() || (data.results.manifest.is_simulated()) != self.simulated {
                 continue;
             }
             let name = directory.file_name().unwrap_or_default().to_string_lossy();

@@ -65,7 +65,7 @@ fn header(data: &Data) -> Markup {
         SIMULATOR => "simulated, without a kernel",
         other => other,
     };
-    let is_simulated = manifest.backend == SIMULATOR;
+    let is_simulated = manifest.is_simulated();
     let invalid: Vec<String> = data
         .invalid()
         .map(|run| format!("{}, seed {}: {}", case_text(&run.run.case), run.run.seed, run.invalid.join("; ")))

@@ -62,7 +62,7 @@ pub fn figures(data: &Data, place: Place) -> Table {
                   includes losses on links and drops by policers and in queues. Queue delay is one-way: the mean and the 95th percentile \
                   are over packets, \"over time\" is the mean over time. Timeouts are retransmission timeouts.";
     let mean = "ean over seeds ± half the 95 % confidence interval";
-    let is_simulated = data.results.manifest.backend == hotcc_lab::results::SIMULATOR;
+    let is_simulated = data.results.manifest.is_simulated();
     let caption =
         if is_simulated { format!("Simulated, not measured on a kernel: m{mean}") } else { format!("M{mean}") };
     Table { remark: remark.to_owned(), ..of_rows(&COLUMNS, &data.rows, place, "congestion control", &caption) }

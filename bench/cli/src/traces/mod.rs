@@ -174,11 +174,10 @@ fn print_list(known: &Known, json: bool) -> Result<ExitCode> {
         let size = format!("{:.1} MB", trace.bytes as f64 / 1e6);
         println!("{:36} {:8} {size:>8}  {:7} {}", trace.name, trace.licence, here(&file), trace.summary);
     }
-    let some_archived = !archived.is_empty();
     for Row { trace, file } in archived {
         println!("{:36} {:8} {:>8}  {:7} {}", trace.name, trace.licence, "archive", here(&file), trace.summary);
     }
-    if some_archived {
+    if !list.archived.is_empty() {
         println!("\nFor a trace in an archive, `hotcc-bench traces fetch NAME` prints what to do by hand.");
     }
     Ok(ExitCode::SUCCESS)

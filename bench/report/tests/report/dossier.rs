@@ -1,8 +1,7 @@
 //! The dossier: verdicts for each congestion control on its own, and the page.
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
-use hotcc_lab::results::SIMULATOR;
-use hotcc_lab::results::{Manifest, RunSummary};
+use hotcc_lab::results::{Manifest, RunSummary, SIMULATOR};
 use hotcc_report::gates::dossier::{judge, overview, refreshed, verdict};
 use std::fs;
 use std::path::Path;

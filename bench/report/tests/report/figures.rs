@@ -1,8 +1,7 @@
 //! Tables in documents: of all results, and of some cases.
 
 use crate::fixture::{case, flow, manifest, run, write, write_manifest};
-use hotcc_lab::results::Manifest;
-use hotcc_lab::results::SIMULATOR;
+use hotcc_lab::results::{Manifest, SIMULATOR};
 use hotcc_report::markdown::refreshed;
 use std::fs;
 

@@ -5,8 +5,6 @@ use super::state::{Pending, Sender};
 use crate::clock::jiffies;
 use crate::congestion::{CaEvent, CaState};
 use crate::packet::{Content, Data};
-#[cfg(test)]
-mod tests;
 
 /// Number of segments at the start that are not paced, as in the original fq queueing discipline.
 const UNPACED_SEGMENTS: u32 = 10;
@@ -305,3 +303,6 @@ impl Sender {
         (sent_ns / 1_000_000) as u32
     }
 }
+
+#[cfg(test)]
+mod tests;

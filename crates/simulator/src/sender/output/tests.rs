@@ -11,10 +11,16 @@ fn bundles(sender: &mut Sender) -> Vec<u32> {
     sender.out.drain(..).filter_map(segments).collect()
 }
 
+/// Returns a sender of endless data that has just sent its first ten segments, which `bundles` does not return.
+fn opened(config: Config) -> Sender {
+    let mut sender = sender_with(config, 10, None);
+    bundles(&mut sender);
+    sender
+}
+
 /// Returns the bundles of a burst of 190 segments, with bundles of up to `most` segments.
 fn burst(rate: u64, min_rtt_us: u32, most: u32) -> Vec<u32> {
-    let mut sender = sender(10, None);
-    bundles(&mut sender);
+    let mut sender = opened(CONFIG);
     sender.config.offload_segments = most;
     sender.sock.pacing_rate = rate;
     sender.sock.min_rtt_us = min_rtt_us;
@@ -60,8 +66,7 @@ fn a_bundle_is_larger_if_the_rtt_is_short() {
 /// `tcp_cwnd_test`: so that at least two bundles are in flight.
 #[test]
 fn a_bundle_is_at_most_half_the_window() {
-    let mut sender = sender(10, None);
-    bundles(&mut sender);
+    let mut sender = opened(CONFIG);
     sender.config.offload_segments = 64;
     sender.sock.pacing_rate = u64::MAX;
     sender.sock.snd_cwnd = 31;
@@ -71,8 +76,7 @@ fn a_bundle_is_at_most_half_the_window() {
 
 /// Returns a paced sender that has just sent its first ten segments, and has room for 90 more.
 fn paced() -> Sender {
-    let mut sender = sender_with(Config { paced: true, ..CONFIG }, 10, None);
-    bundles(&mut sender);
+    let mut sender = opened(Config { paced: true, ..CONFIG });
     sender.sock.snd_cwnd = 100;
     sender
 }
@@ -125,8 +129,7 @@ fn a_bundle_that_leaves_late_delays_the_next_one_less() {
 
 #[test]
 fn the_congestion_control_can_ask_for_pacing() {
-    let mut sender = sender(10, None);
-    bundles(&mut sender);
+    let mut sender = opened(CONFIG);
     sender.sock.snd_cwnd = 20;
     sender.sock.pacing_rate = 1_000_000;
     sender.sock.needs_pacing = true;
@@ -147,8 +150,7 @@ fn a_retransmission_is_paced_too() {
 
 #[test]
 fn nothing_is_sent_beyond_the_window() {
-    let mut sender = sender(10, None);
-    bundles(&mut sender);
+    let mut sender = opened(CONFIG);
     let mut sent = |cwnd, sacked, lost, retransmitted| {
         sender.sock.snd_cwnd = cwnd;
         sender.sock.sacked_out = sacked;
@@ -169,8 +171,7 @@ fn nothing_is_sent_beyond_the_window() {
 /// A segment that does not fit waits (`tcp_snd_wnd_test`).
 #[test]
 fn nothing_is_sent_beyond_the_window_of_the_receiver() {
-    let mut sender = sender(10, None);
-    bundles(&mut sender);
+    let mut sender = opened(CONFIG);
     sender.sock.snd_cwnd = 100;
     for (window_end, sent, next) in [(9500, 0, 10_000), (10_999, 0, 10_000), (12_500, 2, 12_000), (13_000, 1, 13_000)] {
         sender.window_end = window_end;
@@ -190,8 +191,7 @@ fn nothing_is_sent_beyond_the_window_of_the_receiver() {
 /// RFC 8985, section 7.3, for the window; the receiver's window holds for a probe too.
 #[test]
 fn a_probe_ignores_the_window_but_not_that_of_the_receiver() {
-    let mut sender = sender(10, None);
-    bundles(&mut sender);
+    let mut sender = opened(CONFIG);
     sender.window_end = 10_999;
     sender.write(true);
     assert_eq!(bundles(&mut sender), [0; 0]);
