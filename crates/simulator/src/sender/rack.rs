@@ -91,11 +91,13 @@ impl Sender {
 
     /// `tcp_mark_skb_lost`.
     pub(super) fn mark_lost(&mut self, number: u64) {
+        let sock = &mut self.sock;
+        // `tcp_verify_retransmit_hint`: without a hint, lost segments before this one may still wait to be sent again
+        let begins = self.board.hint.map_or(sock.retrans_out >= sock.lost_out, |hint| number < hint);
         let Some(segment) = self.board.get_mut(number) else { return };
         if segment.sacked {
             return;
         }
-        let sock = &mut self.sock;
         if !segment.lost {
             segment.lost = true;
             sock.lost_out += 1;
@@ -105,7 +107,7 @@ impl Sender {
             sock.retrans_out -= 1;
             sock.lost += 1;
         }
-        if self.board.hint.is_none_or(|hint| number < hint) {
+        if begins {
             self.board.hint = Some(number);
         }
     }

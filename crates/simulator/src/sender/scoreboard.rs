@@ -255,6 +255,19 @@ mod tests {
         assert_eq!(sent(&mut sender), [0; 0]);
     }
 
+    /// Segments 0, 1, 2 and 7 are lost. 7 has to wait for the window, and is not forgotten when 9 to 13 are lost, too.
+    #[test]
+    fn a_later_loss_does_not_hide_an_earlier_one() {
+        let mut sender = sender(20, Some(20));
+        sent(&mut sender);
+        let two = [(8 * MSS, 9 * MSS), (3 * MSS, 7 * MSS), (0, 0)];
+        let beyond = Ack { sack: two, blocks: 2, ..ack(0, 0..0, START_MS) };
+        sender.acknowledge((START_MS + 100) * MS, &beyond);
+        assert_eq!(sent(&mut sender), [0, 1, 2]);
+        sender.acknowledge((START_MS + 200) * MS, &ack(7, 8..9, START_MS + 100));
+        assert_eq!(sent(&mut sender).first(), Some(&7));
+    }
+
     #[test]
     fn a_segment_that_was_delivered_is_not_lost() {
         let mut sender = sender(10, Some(10));
