@@ -26,7 +26,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_write_xmit`. `probe`: sends one segment, even if the window is full.
+    /// `tcp_write_xmit`. `probe`: sends one segment, even if the window is full, and without Nagle's algorithm.
     pub(super) fn write(&mut self, probe: bool) {
         let largest = self.bundle();
         let (mut sent, mut window_held) = (0, true);
@@ -41,7 +41,7 @@ impl Sender {
                 }
                 quota = 1;
             }
-            let Some(segments) = self.take_segments(quota.min(largest)) else {
+            let Some(segments) = self.take_segments(quota.min(largest), probe) else {
                 window_held = false;
                 break;
             };
@@ -82,9 +82,9 @@ impl Sender {
         goal.min(self.config.offload_segments)
     }
 
-    /// Returns how many of the next segments may be sent together; `None` if the receiver's window or Nagle's algorithm
-    /// holds them back.
-    fn take_segments(&self, most: u32) -> Option<u32> {
+    /// Returns how many of the next segments may be sent together; `None` if the receiver's window or, unless this is a
+    /// probe, Nagle's algorithm holds them back.
+    fn take_segments(&self, most: u32, probe: bool) -> Option<u32> {
         let mss = u64::from(self.sock.mss);
         let available = self.written.min(self.window_end.max(self.next)) - self.next;
         if available >= mss {
@@ -94,7 +94,7 @@ impl Sender {
             return None;
         }
         // Minshall's variant: a small segment waits for the ACK of the last small one
-        let waits = self.sock.packets_out > 0 && self.small_end > self.una;
+        let waits = !probe && self.sock.packets_out > 0 && self.small_end > self.una;
         (!waits).then_some(1)
     }
 

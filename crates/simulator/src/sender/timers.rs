@@ -121,7 +121,8 @@ impl Sender {
         if self.timers.probe_end.is_none() {
             self.timers.probe_was_retransmission = false;
             let sent = self.sock.packets_out;
-            let has_new = self.next < self.written && self.next < self.window_end;
+            let end = self.written.min(self.next + u64::from(self.sock.mss)); // of the next segment
+            let has_new = self.next < end && end <= self.window_end;
             if has_new {
                 self.write(true);
             } else if let Some(last) = self.board.numbers().last() {
@@ -186,5 +187,28 @@ mod tests {
         assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(10_000), true));
         assert_eq!(sender.timers.pending(), Some(Pending::Retransmission));
         assert_eq!(sender.timers.next_ns(), Some(384 * 4 * MS)); // 303 + 75 = 378
+    }
+
+    /// `tcp_send_loss_probe` turns Nagle's algorithm off (`TCP_NAGLE_OFF`).
+    #[test]
+    fn a_probe_sends_a_small_segment_that_waited_for_an_ack() {
+        let mut sender = sender(5, Some(5));
+        for (written, sent) in [(5300, 6), (5600, 6)] {
+            sender.written = written;
+            sender.push();
+            assert_eq!(sender.sock.packets_out, sent, "{written} bytes written");
+        }
+        sender.timer(sender.timers.next_ns().unwrap_or_default());
+        assert_eq!((sender.sock.packets_out, sender.next, sender.sock.total_retrans), (7, 5600, 0));
+    }
+
+    /// `tcp_snd_wnd_test`: a segment that the receiver's window has no room for is not sent in part.
+    #[test]
+    fn a_probe_repeats_the_last_segment_if_the_receivers_window_is_full() {
+        let mut sender = sender(5, Some(5));
+        sender.written = 20_000;
+        sender.window_end = 5500;
+        sender.timer((START + 53) * 4 * MS);
+        assert_eq!((sender.sock.packets_out, sender.sock.total_retrans), (5, 1));
     }
 }
