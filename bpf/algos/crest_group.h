@@ -9,7 +9,7 @@
  *
  *   how many they are     which queue they leave together, and which rate they had together at their best
  *   a common probe        the first whose probe is due says so, and the others join it: the queue of all of them goes
- *   the least RTT         that a newcomer takes over
+ *   the least RTT         that a newcomer takes over, unless its own is so long that its path must be longer
  *
  * A flow reads the record once per round. If two flows write at the same time, one value may be lost; the next round
  * repairs it.
@@ -88,26 +88,32 @@ static __always_inline void group_count(struct crest_group *g, struct crest *f, 
 	}
 }
 
+/* The number of flows in the group, including this one. */
+static __always_inline u32 group_flows(const struct crest_group *g)
+{
+	return g ? max(max(g->now >> GROUP_FLOWS_SHIFT, g->before >> GROUP_FLOWS_SHIFT), 1ULL) : 1;
+}
+
+/* How much longer than the path's least RTT a newcomer's may be for the queue of the group: four segments of each flow. */
+static __always_inline u64 group_queue_us(const struct crest_group *g)
+{
+	return (u64)group_flows(g) * (W_MIN / SEGMENT) * USEC_PER_SEC / max(exp2_q10(g->peak), 1ULL);
+}
+
 /*
- * A newcomer's first RTTs include the queue of its group, so it adopts the group's least RTT, and probes when the
- * others do.
+ * A newcomer's first RTTs include the queue of its group. If that and an eighth explain its least RTT, it adopts the
+ * group's, and probes when the others do. Otherwise its path is longer than theirs.
  */
 static __always_inline void group_share_base(struct crest_group *g, struct crest *f, u32 now_ms, u32 holds_ms)
 {
 	if (!g->base_us || f->base_us <= g->base_us || now_ms - g->base_ms > holds_ms) {
 		g->base_us = f->base_us;
 		g->base_ms = f->base_seen_ms;
-	} else if (f->probes < YOUNG_PROBES) {
+	} else if (f->probes < YOUNG_PROBES && f->base_us - g->base_us <= f->base_us / 8 + group_queue_us(g)) {
 		f->base_us = g->base_us;
 		f->base_seen_ms = g->probe_ms;
 		f->probes = YOUNG_PROBES;
 	}
-}
-
-/* The number of flows in the group, including this one. */
-static __always_inline u32 group_flows(const struct crest_group *g)
-{
-	return g ? max(max(g->now >> GROUP_FLOWS_SHIFT, g->before >> GROUP_FLOWS_SHIFT), 1ULL) : 1;
 }
 
 /* W of a probe. With many flows, four segments of each may be more than the path holds. */
