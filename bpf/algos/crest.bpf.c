@@ -394,7 +394,7 @@ static __always_inline bool slice_is_over(const struct tcp_sock *tp, const struc
 
 	return rtt_us && elapsed_us >= rtt_us / 4 && rs->delivered > 0 && rs->rtt_us > 0 && !rs->is_retrans &&
 	       (elapsed_us >= rtt_us || (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS &&
-					 rs->rtt_us < f->slice_rtt_us + DELAYED_ACK_US));
+					 rs->rtt_us < f->slice_rtt_us + rtt_of(f->wait) + DELAYED_ACK_US));
 }
 
 /* -- Events -- */
@@ -407,8 +407,10 @@ CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 
 	if (rs->losses > 0 && pep_is_possible(sk))
 		border_losses(sk, f, rs->losses, f->base_us + 3 * queue_target_us(f) / 2);
-	if (rs->rtt_us > 0 && (!f->slice_rtt_us || rs->rtt_us < f->slice_rtt_us)) {
-		f->slice_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US);
+	if (rs->rtt_us > 0 && (!f->slice_rtt_us || rs->rtt_us < f->slice_rtt_us + rtt_of(f->wait))) {
+		u32 rtt_us = reverse_rtt(tp, f, min(rs->rtt_us, (long)RTT_MAX_US));
+
+		f->slice_rtt_us = min(f->slice_rtt_us ?: rtt_us, rtt_us);
 		if (f->slice_rtt_us < f->base_us)
 			reverse_note(tp, f);
 	}

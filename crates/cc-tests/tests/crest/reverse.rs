@@ -10,9 +10,14 @@ impl Connection<'_> {
     /// Runs one slice of 10 ms with a steady rate of 2000 segments/s. The ACKs arrive `wait_us` later than without a
     /// queue on the way back, and carry a clock that counts `per_ms` units in each millisecond.
     fn slice(&mut self, rtt_us: i64, wait_us: u64, per_ms: f64) {
-        let left_ms = (self.view.now_us + 10_000 - wait_us) as f64 / 1e3;
-        self.view.rcv_tsval = if per_ms > 0.0 { (CLOCK_MS + left_ms * per_ms) as u64 as u32 } else { 0 };
+        self.stamp(10_000, wait_us, per_ms);
         self.ack(10_000, 20, (2000 * rtt_us / 1_000_000) as i32, rtt_us);
+    }
+
+    /// Sets the receiver's time in the ACK that arrives in `after_us`.
+    fn stamp(&mut self, after_us: u64, wait_us: u64, per_ms: f64) {
+        let left_ms = (self.view.now_us + after_us - wait_us) as f64 / 1e3;
+        self.view.rcv_tsval = if per_ms > 0.0 { (CLOCK_MS + left_ms * per_ms) as u64 as u32 } else { 0 };
     }
 
     /// Runs such slices to the end of the round, and returns the queue that crest sees in the next one, in ms.
@@ -57,6 +62,25 @@ fn acks_that_wait_make_the_path_longer_and_are_no_queue() {
     assert!((180.0..240.0).contains(&more), "{more} segments more");
     let rate = connection.window() * f64::from(MSS) * 1.25 / connection.view.pacing_rate as f64;
     assert!((0.137..0.141).contains(&rate), "paced over {rate} s");
+}
+
+/// The receiver delays the last ACK of a slice by 40 ms. All of the slice's ACKs waited on the way back.
+#[test]
+fn an_ack_that_the_receiver_delays_does_not_hide_that_others_waited() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = connection(&algo, 1.0);
+    for _ in 0..4 {
+        connection.slice(62_000, 20_000, 1.0);
+    }
+    while connection.state("round_rtt_us") != 0 {
+        connection.slice(62_000, 20_000, 1.0);
+    }
+    for (after_us, rtt_us) in [(5_000, 62_000), (40_000, 102_000)] {
+        connection.stamp(after_us, 20_000, 1.0);
+        connection.ack(after_us, 2, 124, rtt_us);
+    }
+    let seen_ms = (connection.state("round_rtt_us") as f64 - connection.state("base_us") as f64) / 1e3;
+    assert!((1.9..=3.1).contains(&seen_ms), "{seen_ms} ms");
 }
 
 #[test]
