@@ -33,11 +33,9 @@ static __always_inline void reverse_note(const struct tcp_sock *tp, struct crest
 }
 
 /* Of the time by which an ACK was late, in ticks, what it waited: at most `queue`, that of its whole round trip. */
-static __always_inline u32 reverse_waited(const struct crest *f, s32 late, u32 queue)
+static __always_inline u32 reverse_waited(s32 late, u32 queue)
 {
-	if (f->signal.reverse_sure < REVERSE_SURE || late <= STAMP_TICKS)
-		return 0;
-	return min((u32)late - STAMP_TICKS, queue);
+	return late > STAMP_TICKS ? min((u32)late - STAMP_TICKS, queue) : 0;
 }
 
 /* The RTT of an ACK, without the time that it waited. */
@@ -46,7 +44,9 @@ static __always_inline u32 reverse_rtt(const struct tcp_sock *tp, const struct c
 	u32 queue_us = rtt_us > f->base_us ? rtt_us - f->base_us : 0;
 	s32 late = (s16)(reverse_way(tp) - f->signal.reverse_least);
 
-	return rtt_us - (reverse_waited(f, late, queue_us >> RTT_TICK_SHIFT) << RTT_TICK_SHIFT);
+	if (f->signal.reverse_sure < REVERSE_SURE)
+		return rtt_us;
+	return rtt_us - (reverse_waited(late, queue_us >> RTT_TICK_SHIFT) << RTT_TICK_SHIFT);
 }
 
 /* For the last ACK of a slice: follows the least value, and returns the time that the ACK waited, likewise. */
@@ -66,5 +66,5 @@ static __always_inline u32 reverse_queue(const struct tcp_sock *tp, struct crest
 		f->signal.reverse_sure++;
 		return 0;
 	}
-	return reverse_waited(f, inside, queue);
+	return reverse_waited(inside, queue);
 }

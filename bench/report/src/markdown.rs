@@ -188,7 +188,7 @@ impl<'a> Marked<'a> {
         let mut out = String::new();
         for directory in kernels {
             let data = Data::of_cases(&directory, &self.cases)?;
-            if data.results.runs.is_empty() || (data.results.manifest.is_simulated()) != self.simulated {
+            if data.results.runs.is_empty() || data.results.manifest.is_simulated() != self.simulated {
                 continue;
             }
             let name = directory.file_name().unwrap_or_default().to_string_lossy();

@@ -20,15 +20,25 @@ impl Connection<'_> {
         self.view.rcv_tsval = if per_ms > 0.0 { (CLOCK_MS + left_ms * per_ms) as u64 as u32 } else { 0 };
     }
 
-    /// Runs such slices to the end of the round, and returns the queue that crest sees in the next one, in ms.
-    fn seen_ms(&mut self, rtt_us: i64, wait_us: u64, per_ms: f64) -> f64 {
+    /// Runs such slices to the end of the round.
+    fn end_round(&mut self, rtt_us: i64, wait_us: u64, per_ms: f64) {
         while self.state("round_rtt_us") != 0 {
             self.slice(rtt_us, wait_us, per_ms);
         }
+    }
+
+    /// Returns the queue that crest has seen in the round, in ms.
+    fn queue_ms(&self) -> f64 {
+        (self.state("round_rtt_us") as f64 - self.state("base_us") as f64) / 1e3
+    }
+
+    /// Runs such slices to the end of the round, and returns the queue that crest sees in the next one, in ms.
+    fn seen_ms(&mut self, rtt_us: i64, wait_us: u64, per_ms: f64) -> f64 {
+        self.end_round(rtt_us, wait_us, per_ms);
         while self.state("round_rtt_us") == 0 {
             self.slice(rtt_us, wait_us, per_ms);
         }
-        (self.state("round_rtt_us") as f64 - self.state("base_us") as f64) / 1e3
+        self.queue_ms()
     }
 
     /// Returns W, in segments.
@@ -72,14 +82,12 @@ fn an_ack_that_the_receiver_delays_does_not_hide_that_others_waited() {
     for _ in 0..4 {
         connection.slice(62_000, 20_000, 1.0);
     }
-    while connection.state("round_rtt_us") != 0 {
-        connection.slice(62_000, 20_000, 1.0);
-    }
+    connection.end_round(62_000, 20_000, 1.0);
     for (after_us, rtt_us) in [(5_000, 62_000), (40_000, 102_000)] {
         connection.stamp(after_us, 20_000, 1.0);
         connection.ack(after_us, 2, 124, rtt_us);
     }
-    let seen_ms = (connection.state("round_rtt_us") as f64 - connection.state("base_us") as f64) / 1e3;
+    let seen_ms = connection.queue_ms();
     assert!((1.9..=3.1).contains(&seen_ms), "{seen_ms} ms");
 }
 

@@ -1,0 +1,69 @@
+//! crest and its siblings: what flows to one receiver share.
+
+use super::{Connection, PROBE};
+use hotcc_host_algo::{Group, HostAlgo};
+
+/// Returns crest for a flow of the group to one receiver.
+fn member(group: &Group) -> HostAlgo {
+    let mut algo = HostAlgo::load("crest");
+    algo.join(group);
+    algo
+}
+
+/// Runs a second connection to the same receiver, with this RTT, until it leaves START.
+fn newcomer<'a>(algo: &'a HostAlgo, member: &Connection<'_>, rtt_us: u32) -> Connection<'a> {
+    let mut connection = Connection::new(algo);
+    connection.view.now_us = member.view.now_us;
+    for _ in 0..3 {
+        connection.ack(rtt_us.into(), 10, 10, rtt_us.into());
+    }
+    connection
+}
+
+#[test]
+fn a_newcomer_takes_its_siblings_least_rtt() {
+    let (algo, to_another) = (member(&Group::default()), member(&Group::default()));
+    let mut first = Connection::cruising(&algo);
+    first.ack(50_000, 100, 100, 50_000);
+    assert_eq!(first.state("base_us"), 40_000);
+    assert_eq!(newcomer(&algo, &first, 100_000).state("base_us"), 40_000);
+    assert_eq!(newcomer(&to_another, &first, 100_000).state("base_us"), 100_000);
+}
+
+/// The siblings' queue may make the RTT longer by four segments of each of them, and by an eighth. Here the two flows
+/// have 2000 and about 100 segments/s, or a twentieth of that.
+#[test]
+fn a_newcomer_on_a_longer_path_keeps_its_own_least_rtt() {
+    for (segments, rtt_us, is_longer) in
+        [(100, 45_000, false), (100, 60_000, true), (5, 60_000, false), (5, 200_000, true)]
+    {
+        let algo = member(&Group::default());
+        let mut first = Connection::cruising(&algo);
+        for _ in 0..50 {
+            first.ack(50_000, segments, segments as i32, 50_000);
+        }
+        let base_us = newcomer(&algo, &first, rtt_us).state("base_us");
+        let want_us = if is_longer { u64::from(rtt_us) } else { first.state("base_us") };
+        assert_eq!(base_us, want_us, "{segments} segments in each flight, {rtt_us} us");
+    }
+}
+
+#[test]
+fn siblings_probe_together() {
+    let algo = member(&Group::default());
+    let mut first = Connection::cruising(&algo);
+    first.ack(50_000, 100, 100, 50_000);
+    let mut second = newcomer(&algo, &first, 100_000);
+    let mut phases = Vec::new();
+    for _ in 0..200 {
+        for connection in [&mut first, &mut second] {
+            connection.ack(50_000, 100, 100, 50_000);
+        }
+        second.view.now_us = first.view.now_us;
+        phases.push([first.state("phase"), second.state("phase")]);
+    }
+    let probes = |flow: usize| phases.windows(2).filter(|w| w[0][flow] != PROBE && w[1][flow] == PROBE).count();
+    let together = phases.iter().filter(|phases| phases.iter().all(|phase| *phase == PROBE)).count();
+    assert!(probes(0) >= 2 && probes(1) >= 2, "{phases:?}");
+    assert!(together >= probes(0), "{phases:?}");
+}
