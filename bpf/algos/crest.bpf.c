@@ -407,7 +407,7 @@ CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 
 	if (rs->losses > 0 && pep_is_possible(sk))
 		border_losses(sk, f, rs->losses, f->base_us + 3 * queue_target_us(f) / 2);
-	if (rs->rtt_us > 0 && (!f->slice_rtt_us || rs->rtt_us < f->slice_rtt_us + rtt_of(f->wait))) {
+	if (rs->rtt_us > 0 && (!f->slice_rtt_us || rs->rtt_us < f->slice_rtt_us)) {
 		least_rtt(&f->slice_rtt_us, reverse_rtt(tp, f, min(rs->rtt_us, (long)RTT_MAX_US)));
 		if (f->slice_rtt_us < f->base_us)
 			reverse_note(tp, f);

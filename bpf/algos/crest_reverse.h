@@ -38,14 +38,18 @@ static __always_inline u32 reverse_waited(s32 late, u32 queue)
 	return late > STAMP_TICKS ? min((u32)late - STAMP_TICKS, queue) : 0;
 }
 
-/* The RTT of an ACK, without the time that it waited. */
+/*
+ * The RTT of an ACK, without the time that it waited. For the first ACK of a slice, and for those whose whole RTT is
+ * less than that: for each ACK it would cost a sixth of the law's instructions.
+ */
 static __always_inline u32 reverse_rtt(const struct tcp_sock *tp, const struct crest *f, u32 rtt_us)
 {
 	u32 queue_us = rtt_us > f->base_us ? rtt_us - f->base_us : 0;
-	s32 late = (s16)(reverse_way(tp) - f->signal.reverse_least);
+	s32 late;
 
-	if (f->signal.reverse_sure < REVERSE_SURE)
+	if (f->wait <= STAMP_TICKS || f->signal.reverse_sure < REVERSE_SURE)
 		return rtt_us;
+	late = (s16)(reverse_way(tp) - f->signal.reverse_least);
 	return rtt_us - (reverse_waited(late, queue_us >> RTT_TICK_SHIFT) << RTT_TICK_SHIFT);
 }
 
