@@ -132,14 +132,18 @@ fuzz name *options:
     crates/cc-tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 
-# Run scenarios in the simulator and on Linux 6.12, and write how far the results differ to docs/reference/simulator.md.
-validate *scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/scoreboard.toml": build
+# Run scenarios, and one case in ten of wide grids, in the simulator and on Linux 6.12, and write to
+# docs/reference/simulator.md how far the results differ.
+validate scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/scoreboard.toml" grids="bench/scenarios/signal-age.toml bench/scenarios/capacity-age.toml bench/scenarios/queues.toml bench/scenarios/dossier-*.toml": build
     #!/usr/bin/env bash
     set -euo pipefail
-    target/release/hotcc-bench lab --sim --one-seed {{ scenarios }}
-    target/release/hotcc-bench lab --one-seed {{ scenarios }}
-    results=()
-    for scenario in {{ scenarios }}; do results+=("lab-results/$(basename "$scenario" .toml)"); done
+    shopt -s nullglob
+    scenarios=({{ scenarios }}) grids=({{ grids }}) results=()
+    for backend in --sim --lab=vm; do
+        if ((${#scenarios[@]})); then target/release/hotcc-bench lab $backend --one-seed "${scenarios[@]}"; fi
+        if ((${#grids[@]})); then target/release/hotcc-bench lab $backend --one-in 10 "${grids[@]}"; fi
+    done
+    for scenario in "${scenarios[@]}" "${grids[@]}"; do results+=("lab-results/$(basename "$scenario" .toml)"); done
     target/release/hotcc-bench validate --page docs/reference/simulator.md "${results[@]}"
 
 # Run at length what `just test` runs briefly, and record the results in docs/reference/soak.md.

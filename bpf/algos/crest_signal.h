@@ -22,7 +22,7 @@
 
 #include "shannon.h"
 
-#define NO_READINGS 0x8000800080008000ULL /* NO_READING in four slices */
+#define SIGNAL_SLICES 4
 #define CAPACITY_ONE_LOG (20 * LOG2_ONE) /* of kbit/s: keeps the level above 0, because a rate's logarithm is larger */
 #define LEARN_SHIFT 6	      /* errors and level are averaged over 64 slices */
 #define ERROR_LIMIT_Q10 2000  /* an error of a factor of four counts as the worst */
@@ -31,14 +31,13 @@
 #define FORECAST_LOWER_Q10 4096 /* and of 16 down */
 
 struct crest_signal {
-	u64 rates FIELD("packed",
-			"log2 of the last four slices' rates, in 1/1024 and of 1/16 segment/s, 16 bits each, the "
-			"newest in the lowest; 0: none");
-	u64 readings FIELD("packed", "log2 of the capacity in 2^20 kbit/s, or of the efficiency in bit/s/Hz, at their "
-				     "ends, likewise");
+	u16 rates[SIGNAL_SLICES] FIELD("log2(1/16 segment/s) / 1024",
+				       "rates of the last slices, the newest first; 0: none");
+	s16 readings[SIGNAL_SLICES] FIELD("1/1024", "log2 of the capacity in 2^20 kbit/s, or of the efficiency in "
+						    "bit/s/Hz, at their ends, likewise; -32768: none");
 	struct radio_ref radio;
 	u16 level FIELD("log2(1/16 segment/s) / 1024", "rate over reading, averaged; 0: not known yet")
-		EXPORT_FORECAST(readings);
+		EXPORT_FORECAST(readings[0]);
 	u16 error_with FIELD("1/8192", "mean square of log2 of the rate over the signal's forecast") EXPORT_SUM;
 	u16 error_without FIELD("1/8192", "mean square of log2 of the rate over the last rate") EXPORT_SUM;
 	u16 other_level FIELD("log2(1/16 segment/s) / 1024",
@@ -63,7 +62,8 @@ static __always_inline void signal_turn(struct crest_signal *s, u8 kind)
 		s->error_with = s->other_error;
 		s->other_level = level;
 		s->other_error = error;
-		s->readings = NO_READINGS;
+		for (int i = 0; i < SIGNAL_SLICES; i++)
+			s->readings[i] = NO_READING;
 	}
 	s->radio.kind = kind;
 }
@@ -111,7 +111,7 @@ static __always_inline void error_mean(u16 *mean, s32 error_q10)
 
 static __always_inline void signal_learn(struct crest_signal *s, s32 rate)
 {
-	s32 served = (s16)(s->readings >> 16), left = (s16)(s->readings >> 48), before = (u16)(s->rates >> 48);
+	s32 served = s->readings[1], left = s->readings[SIGNAL_SLICES - 1], before = s->rates[SIGNAL_SLICES - 1];
 	s32 level = rate - served;
 	bool busy = (s->busy & 0x11) == 0x11;
 
@@ -140,8 +140,10 @@ static __always_inline u32 signal_slice(struct sock *sk, struct crest_signal *s,
 	s->busy = s->busy << 1 | queued;
 	if (now != NO_READING)
 		signal_learn(s, rate);
-	s->rates = s->rates << 16 | min(rate, 65535U);
-	s->readings = s->readings << 16 | (u16)now;
+	__builtin_memmove(s->rates + 1, s->rates, sizeof(s->rates) - sizeof(s->rates[0]));
+	__builtin_memmove(s->readings + 1, s->readings, sizeof(s->readings) - sizeof(s->readings[0]));
+	s->rates[0] = min(rate, 65535U);
+	s->readings[0] = now;
 	if (now == NO_READING || !s->level)
 		return 0;
 	signal_weigh(s);

@@ -60,9 +60,9 @@
 
 /*
  * EXPORT_FORECAST is for a field of 16 bits that, with the field `reading` of the same struct, forecasts a rate. The
- * rate's logarithm to base 2, in 1/1024 and of 1/16 segments per second, is the sum of this field and of the low 16 bits
- * of the reading, which are signed. If this field is 0 or there is NO_READING, there is no forecast. The exporter adds up
- * the rates.
+ * reading is signed, has 16 bits, and may be an element of an array (`readings[0]`). The rate's logarithm to base 2, in
+ * 1/1024 and of 1/16 segments per second, is the sum of both fields. If this field is 0 or there is NO_READING, there is
+ * no forecast. The exporter adds up the rates.
  */
 #define NO_READING (-32768)
 #define EXPORT_FORECAST(reading) HOTCC_TAG("hotcc:export|reading=" #reading)

@@ -98,11 +98,6 @@ impl RawReading {
     }
 }
 
-/// Returns the logarithms in a history, the newest first.
-fn history<T>(word: u64, of: impl Fn(u16) -> T) -> [T; 4] {
-    [0, 16, 32, 48].map(|shift| of((word >> shift) as u16))
-}
-
 impl Connection<'_> {
     fn signal_state(&self, name: &str) -> u64 {
         self.flow.private(&format!("signal.{name}"))
@@ -124,13 +119,15 @@ impl Connection<'_> {
         let (level, error) = if turns { ("other_level", "other_error") } else { ("level", "error_with") };
         let level = self.signal_state(level);
         let reading = |log: u16| (log as i16 != NO_READING && !turns).then_some(f64::from(log as i16) / 1024.0);
+        // of the last slices, the newest first
+        let history = |name: &str| [0, 1, 2, 3].map(|slice| self.signal_state(&format!("{name}[{slice}]")) as u16);
         let busy = self.signal_state("busy");
         Signal {
             level: (level != 0).then_some(level as f64 / 1024.0),
             error_with: self.signal_state(error) as f64 / 8192.0,
             error_without: self.signal_state("error_without") as f64 / 8192.0,
-            rates: history(self.signal_state("rates"), |log| (log != 0).then_some(f64::from(log) / 1024.0)),
-            readings: history(self.signal_state("readings"), reading),
+            rates: history("rates").map(|log| (log != 0).then_some(f64::from(log) / 1024.0)),
+            readings: history("readings").map(reading),
             queued: [0, 1, 2, 3].map(|slice| busy >> slice & 1 == 1),
         }
     }

@@ -1,7 +1,7 @@
 //! The layout of an algorithm's per-flow state, from the type information of its BPF object.
 
 use crate::library;
-use libbpf_rs::btf::types::{Composite, Int, MemberAttr, Struct};
+use libbpf_rs::btf::types::{Array, Composite, Int, MemberAttr, Struct};
 use libbpf_rs::btf::{Btf, BtfType, HasSize as _};
 use std::collections::BTreeMap;
 use std::io;
@@ -34,6 +34,12 @@ fn add_fields(btf: &Btf<'_>, of: Composite<'_>, prefix: &str, base: usize, into:
         let Some(ty) = btf.type_by_id::<BtfType<'_>>(member.ty).map(|t| t.skip_mods_and_typedefs()) else { continue };
         if let Ok(int) = Int::try_from(ty) {
             into.insert(name, Field { offset, size: int.size() });
+        } else if let Ok(array) = Array::try_from(ty)
+            && let Ok(int) = Int::try_from(array.contained_type().skip_mods_and_typedefs())
+        {
+            let element =
+                |k: usize| (format!("{name}[{k}]"), Field { offset: offset + k * int.size(), size: int.size() });
+            into.extend((0..array.capacity()).map(element));
         } else if let Ok(nested) = Composite::try_from(ty) {
             add_fields(btf, nested, &format!("{name}."), offset, into);
         }

@@ -2,7 +2,7 @@
 
 use super::signals::{Signal, signals};
 use crate::tunables::{Place, Section, Tunable};
-use libbpf_rs::btf::types::{Composite, DataSec, DeclTag, Enum, Int, IntEncoding, Ptr, Var};
+use libbpf_rs::btf::types::{Array, Composite, DataSec, DeclTag, Enum, Int, IntEncoding, Ptr, Var};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, HasSize, TypeId};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ impl Description {
 /// A scalar of the per-flow state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StateField {
-    /// Name; nested members are written `outer.inner`.
+    /// Name; nested members are written `outer.inner`, and elements of an array `name[0]`.
     pub name: String,
     /// Unit; empty for a plain number.
     pub unit: String,
@@ -156,15 +156,26 @@ fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base
         let offset = base + offset as usize / 8;
         if let Ok(inner) = Composite::try_from(ty) {
             walk_state(btf, tags, &inner, &name, offset, fields);
-        } else if let Some(place) = scalar(ty, offset) {
-            let tag = tags.of_member(of.type_id(), index as u32, "field");
-            let text = |key: &str| tag.and_then(|t| t.get(key)).cloned().unwrap_or_default();
+            continue;
+        }
+        let tag_of = |kind: &str| tags.of_member(of.type_id(), index as u32, kind);
+        let text = |key: &str| tag_of("field").and_then(|tag| tag.get(key)).cloned().unwrap_or_default();
+        for (name, place) in places(ty, name, offset) {
             let (unit, help) = (text("unit"), text("help"));
-            let tag = tags.of_member(of.type_id(), index as u32, "export");
-            let export = tag.filter(|_| !place.signed).and_then(|tag| Export::read(tag, &unit, name_of));
+            let export = tag_of("export").filter(|_| !place.signed).and_then(|tag| Export::read(tag, &unit, name_of));
             fields.push(StateField { name, unit, help, place, export });
         }
     }
+}
+
+/// Returns the names and places of the scalars of a member that is a scalar or an array of scalars.
+fn places(ty: BtfType<'_>, name: String, offset: usize) -> Vec<(String, Place)> {
+    let Ok(array) = Array::try_from(ty) else {
+        return scalar(ty, offset).map(|place| (name, place)).into_iter().collect();
+    };
+    let Some(first) = scalar(array.contained_type().skip_mods_and_typedefs(), offset) else { return Vec::new() };
+    let element = |k: usize| (format!("{name}[{k}]"), Place { offset: offset + k * first.size, ..first });
+    (0..array.capacity()).map(element).collect()
 }
 
 fn scalar(ty: BtfType<'_>, offset: usize) -> Option<Place> {

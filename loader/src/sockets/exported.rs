@@ -138,4 +138,22 @@ mod tests {
             assert_eq!(exported(&state).count(), tagged, "{}", object.name);
         }
     }
+
+    #[test]
+    fn a_forecast_is_of_a_level_and_the_newest_reading() {
+        let state = Source::builtin(hotcc_bpf::algo("crest").unwrap()).open().unwrap().description.state;
+        let mut bytes = vec![0; 104];
+        let set = |bytes: &mut [u8], name: &str, value: i16| {
+            let place = named(&state, name).unwrap().place;
+            assert_eq!(place.size, 2, "{name}");
+            bytes[place.offset..][..2].copy_from_slice(&value.to_le_bytes());
+        };
+        set(&mut bytes, "signal.level", 14 * 1024);
+        for (slice, reading) in [-2 * 1024, 0, 1, 2].into_iter().enumerate() {
+            set(&mut bytes, &format!("signal.readings[{slice}]"), reading);
+        }
+        assert_eq!(forecast(&state, &bytes), Some(256.0), "2^12 sixteenths of a segment per second");
+        set(&mut bytes, "signal.readings[0]", i16::MIN);
+        assert_eq!(forecast(&state, &bytes), None);
+    }
 }

@@ -1,8 +1,10 @@
 //! `validate`: which results are comparable, and what it says of those that are not.
 
 use crate::command::{bench, lab};
+use crate::common::reduced_scenario;
 use crate::directory::write_scenario;
-use hotcc_lab::results::Manifest;
+use hotcc_lab::results::{Manifest, Results, locate};
+use hotcc_testbed::command::succeed;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -50,4 +52,33 @@ fn results_of_other_algorithms_are_refused_and_runs_without_a_twin_are_counted()
     });
     let (code, said) = validate();
     assert!(code == 1 && said.contains("another version of dtcp; run one of them again"), "{code}: {said}");
+}
+
+/// The columns of the lab are compared with nothing: `just validate` takes minutes in virtual machines.
+#[test]
+fn the_page_says_what_the_simulator_says() {
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/simulator.md");
+    let page = fs::read_to_string(PAGE).unwrap();
+    let column = |row: &str, n: usize| row.split('|').nth(n + 1).unwrap().trim().to_owned();
+    // the scenarios without a recorded trace
+    for name in ["dtcp-lte-loss", "dtcp-intra-fairness"] {
+        let rows = page.lines().filter(|line| line.starts_with(&format!("| {name} |")));
+        let of_page: Vec<_> =
+            rows.map(|row| [2, 3, 5, 8].map(|n| column(row, n)).join(" ").replace("**", "")).collect();
+        let scratch = tempfile::tempdir().unwrap();
+        let scenario = reduced_scenario(&format!("{name}.toml"), &[], scratch.path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+        succeed(command.args(["lab", "--sim", "--one-seed", "--out"]).arg(scratch.path()).arg(scenario));
+        let runs = Results::read(&locate(scratch.path()).unwrap()).unwrap().runs;
+        let simulated: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                let metric = |name| run.metric(name, None).unwrap();
+                let (mbps, p95_ms) = (metric("throughput_mbps_total"), metric("queue_delay_p95_ms"));
+                format!("{} {} {mbps:.3} {p95_ms:.2}", run.run.case_name(), run.run.seed)
+            })
+            .collect();
+        assert!(!simulated.is_empty());
+        assert_eq!(of_page, simulated, "{name}: run `just validate`");
+    }
 }

@@ -61,7 +61,7 @@ fn a_measured_capacity_takes_precedence_over_the_sinr() {
         RawReading { capacity: Some((16e6, true)), ..RawReading::default() },
     ] {
         connection.slices(&algo, 1, 100, raw);
-        assert_eq!(connection.state("signal.readings") as u16, 0x8000, "no reading");
+        assert_eq!(connection.state("signal.readings[0]"), 0x8000, "no reading");
     }
 }
 

@@ -11,6 +11,7 @@ mod pep;
 mod pep_on_kernels;
 mod queues;
 mod receivers;
+mod recorded;
 mod runs;
 mod snapshots;
 mod wifi;

@@ -1,0 +1,108 @@
+//! A recorded link on a stock kernel and in the simulator: its capacity from one file, its base RTT from another, a window of
+//! both, and readings of the capacity.
+
+use crate::common::machine::stock_kernel;
+use crate::common::run_lab;
+use hotcc_testbed::command::succeed;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The files are in the two formats of CellReplay, whose packets have 1400 bytes.
+const SCENARIO: &str = r#"
+duration_s = 12
+[sweep]
+publish = ["none", "capacity"]
+[[host]]
+name = "server"
+[[host]]
+name = "phone"
+[[radio]]
+name = "air"
+model = "trace"
+file = "heavy.down"
+rtt_file = "light.down"
+scale = 0.9333
+from_s = 3
+length_s = 12
+[[link]]
+name = "path"
+between = ["server", "phone"]
+both = { delay_ms = 5 }
+forward = { radio = "air", queue = "500kB" }
+[[feeder]]
+radio = "air"
+towards = "phone"
+publish = "$publish"
+readings = { period_ms = 20, delay_ms = 10 }
+[[flow]]
+name = "main"
+from = "server"
+to = "phone"
+cc = "crest"
+"#;
+const PACKET_BITS: f64 = 1400.0 * 8.0;
+
+/// Times (ms) at which 16 s of a link can deliver a packet: 12 in 10 ms in each even second, 3 in each odd one.
+fn heavy() -> String {
+    let per_10_ms = |step: u32| if step / 100 % 2 == 0 { 12 } else { 3 };
+    (0..1600).flat_map(|step| (0..per_10_ms(step)).map(move |_| format!("{}\n", step * 10))).collect()
+}
+
+/// Bursts each 200 ms. Their one-way delay is 30 ms until 6 s, then 15 ms.
+fn light() -> String {
+    let line = |at_ms: u32| format!("{at_ms} {} 1 2 3\n", if at_ms < 6000 { 30 } else { 15 });
+    (0..80).map(|burst| line(burst * 200)).collect()
+}
+
+/// Returns throughput (Mbit/s), least RTT (ms), RTT's 95th percentile (ms) and the queue's 95th percentile (ms), by what is
+/// published.
+fn run(backend: &str, scenario: &Path, out: &Path) -> BTreeMap<String, [f64; 4]> {
+    let runs = if backend == "simulator" {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+        succeed(command.args(["lab", "--sim", "--out"]).arg(out).arg(scenario));
+        hotcc_lab::results::Results::read(&hotcc_lab::results::locate(out).unwrap()).unwrap().runs
+    } else {
+        run_lab(backend, [], scenario, out).runs
+    };
+    let figures = |run: hotcc_lab::results::RunSummary| {
+        assert_eq!(run.invalid, Vec::<String>::new());
+        let flow = &run.flows[0];
+        let figures = [flow.throughput_bps / 1e6, flow.rtt_ms.min, flow.rtt_ms.p95, flow.queue_delay_ms.p95];
+        println!("{backend}, {}: {figures:.2?}", run.run.case_name());
+        (run.run.case["publish"].clone(), figures)
+    };
+    runs.into_iter().map(figures).collect()
+}
+
+#[test]
+fn a_recorded_link_has_the_capacity_of_one_file_and_the_rtt_of_another() {
+    if stock_kernel("a_recorded_link_has_the_capacity_of_one_file_and_the_rtt_of_another", "6.12").is_none() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| fs::write(scratch.path().join(name), content).unwrap();
+    write("heavy.down", &heavy());
+    write("light.down", &light());
+    write("recorded.toml", SCENARIO);
+    let scenario = scratch.path().join("recorded.toml");
+    let [measured, simulated] =
+        ["vm:6.12", "simulator"].map(|backend| run(backend, &scenario, &scratch.path().join(backend)));
+    // the window's 12 s have as many even seconds as odd ones
+    let mean_mbps = PACKET_BITS * (1200.0 + 300.0) / 2.0 / 1e6;
+    for figures in [&measured, &simulated] {
+        for [throughput_mbps, least_ms, p95_ms, _] in figures.values() {
+            assert!((0.8..1.0).contains(&(throughput_mbps / mean_mbps)), "{throughput_mbps} of {mean_mbps} Mbit/s");
+            // 5 ms and half of the RTT file's value, each way
+            assert!((40.0..41.5).contains(least_ms), "{least_ms}");
+            assert!(*p95_ms >= 70.0, "{p95_ms}: the path is longer in the first 3 s");
+        }
+        let [with, without] = ["capacity", "none"].map(|publish| figures[publish]);
+        assert!(with[3] < 0.9 * without[3], "the readings shorten the queue: {with:?}, without {without:?}");
+    }
+    for (publish, measured) in measured {
+        let ratio = simulated[&publish][0] / measured[0];
+        assert!((ratio - 1.0).abs() < 0.02, "{publish}: the simulator has {ratio} of the kernel's throughput");
+    }
+}
