@@ -151,7 +151,7 @@ static __always_inline void base_restart(struct crest *f, struct crest_group *g)
 	f->rounds = f->rivals = f->doubt = f->filled = f->policed = 0;
 	f->same_rtt = 0;
 	if (g)
-		g->base_us = 0;
+		g->base_us = g->level = 0;
 }
 
 static __always_inline void base_restarted(const struct tcp_sock *tp, struct crest *f)
@@ -257,13 +257,15 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	if (g && f->phase != MOVED) {
 		group_count(g, f, tp->tcp_mstamp / 1000);
 		group_share_base(g, f, tp->tcp_mstamp / 1000, 2 * base_window_ms);
+		group_learn(g, &f->signal);
 	}
 	q_us = f->round_rtt_us > f->base_us ? f->round_rtt_us - f->base_us : 0;
 	lost_permille = losses_add(sk, f, ignored);
 	f->round_lost = tp->lost;
 	f->round_delivered = tp->delivered;
 	switch (f->phase) {
-	case START:
+	case START: /* W may jump; TCP's window follows by two segments for each that arrives, so no burst leaves */
+		f->window = max((u64)f->window, segments_of(group_expects(g, f), f->base_us) / 2);
 		if (f->loss > ignored)
 			f->phase = CRUISE;
 		break;
@@ -419,7 +421,7 @@ CONG_CONTROL(crest_cong_control, sk, ack, flag, rs)
 	if (elapsed_us >= SLICE_MIN_US && slice_is_over(tp, f, rs, elapsed_us))
 		slice_end(sk, f, rs, elapsed_us);
 	w = f->window / SEGMENT;
-	if (w > tp->snd_cwnd) /* after a timeout or a probe, W grows by two segments for each segment that arrives */
+	if (w > tp->snd_cwnd) /* after a timeout, a probe or a jump, two segments for each segment that arrives */
 		w = min(w, tp->snd_cwnd + 2 * acked);
 	tp->snd_cwnd = min(w, tp->snd_cwnd_clamp);
 }

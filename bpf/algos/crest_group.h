@@ -10,6 +10,8 @@
  *   how many they are     which queue they leave together, and which rate they had together at their best
  *   a common probe        the first whose probe is due says so, and the others join it: the queue of all of them goes
  *   the least RTT         that a newcomer takes over, unless its own is so long that its path must be longer
+ *   what a flow gets      of the link's capacity, if readings of that have foretold its rate: a newcomer's start jumps to
+ *                         half of it
  *
  * A flow reads the record once per round. If two flows write at the same time, one value may be lost; the next round
  * repairs it.
@@ -27,6 +29,8 @@
 #define GROUP_FLOWS_SHIFT 40
 #define GROUP_RATE_MASK ((1ULL << GROUP_FLOWS_SHIFT) - 1)
 #define GROUP_PEAK_DECAY 40U /* of log2 in 1/1024 per epoch: halves in 26 s */
+#define GROUP_LEVEL_EPOCHS 10 /* how long a group without flows remembers its level */
+#define GROUP_LEVEL_ERROR 512 /* 1/16, the mean square of log2: readings that foretell a rate to a fifth */
 
 struct crest_group_key {
 	u64 net; /* the namespace; with a link of the radio map, its slot */
@@ -41,7 +45,8 @@ struct crest_group {
 	u32 probe_ms; /* when the latest probe began */
 	u32 base_us;  /* least RTT that any of them saw; 0: none */
 	u32 base_ms;  /* when base_us was seen */
-	u32 pad;
+	u16 level;    /* of a flow's signal, if that is the capacity and foretells its rate; 0: none */
+	u16 pad;
 };
 
 struct {
@@ -77,6 +82,7 @@ static __always_inline void group_count(struct crest_group *g, struct crest *f, 
 		ended = g->now;
 		g->now = 0;
 		g->before = passed == 1 ? ended : 0;
+		g->level = passed > GROUP_LEVEL_EPOCHS ? 0 : g->level;
 		g->epoch = epoch;
 		g->peak = max(log2_q10(ended & GROUP_RATE_MASK),
 			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min(passed, 256U)));
@@ -114,6 +120,25 @@ static __always_inline void group_share_base(struct crest_group *g, struct crest
 		f->base_seen_ms = g->probe_ms;
 		f->probes = YOUNG_PROBES;
 	}
+}
+
+static __always_inline void group_learn(struct crest_group *g, const struct crest_signal *s)
+{
+	if (s->radio.kind == RADIO_CAPACITY && s->level)
+		g->level = s->error_with <= GROUP_LEVEL_ERROR ? s->level : 0;
+}
+
+/*
+ * The rate, in 1/16 segments per second, that a newcomer may expect by what its group got of the capacity; 0 if that is
+ * not known, or was learned on a shorter path.
+ */
+static __always_inline u64 group_expects(const struct crest_group *g, const struct crest *f)
+{
+	const struct crest_signal *s = &f->signal;
+
+	if (!g || !g->level || f->base_us != g->base_us || s->radio.kind != RADIO_CAPACITY || s->readings[0] == NO_READING)
+		return 0;
+	return min(exp2_q10(max(g->level + s->readings[0], 1)), RATE_MAX);
 }
 
 /* W of a probe. With many flows, four segments of each may be more than the path holds. */

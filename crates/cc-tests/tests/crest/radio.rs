@@ -2,7 +2,7 @@
 
 use super::{Connection, MSS};
 use hotcc_abi::radio::{Capacity, PackedSinr};
-use hotcc_host_algo::{HostAlgo, RadioLine};
+use hotcc_host_algo::{Group, HostAlgo, RadioLine};
 
 const SINR: u64 = 1;
 const CAPACITY: u64 = 2;
@@ -155,5 +155,61 @@ fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() 
     for _ in 0..3 {
         round(&mut connection, 85_000);
         assert_eq!(connection.state("base_us"), 80_000, "then it holds");
+    }
+}
+
+/// What a sibling learned about the capacity, and what a newcomer finds.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Capacity that the sibling reads, in bit/s; it gets 2000 segments/s of it.
+    of_sibling_bps: fn(u32) -> f64,
+    /// The newcomer's reading.
+    reading: RawReading,
+    rtt_us: i64,
+    after_s: u64,
+}
+
+/// Returns W, in segments, after a newcomer's first round, in which 10 segments arrived.
+fn window_of_newcomer(known: Known) -> f64 {
+    let mut algo = HostAlgo::load("crest");
+    algo.join(&Group::default());
+    let mut sibling = Connection::cruising(&algo);
+    for slice in 0..400 {
+        let bps = (known.of_sibling_bps)(slice);
+        sibling.slices(&algo, 1, 100, RawReading { capacity: Some((bps, false)), ..RawReading::default() });
+    }
+    let mut newcomer = Connection::new(&algo);
+    newcomer.view.now_us = sibling.view.now_us + known.after_s * 1_000_000;
+    newcomer.publish(&algo, known.reading);
+    newcomer.ack(known.rtt_us as u64, 10, 10, known.rtt_us);
+    assert!(newcomer.view.snd_cwnd <= 30, "two segments for each that arrives");
+    newcomer.state("window") as f64 / 256.0
+}
+
+/// The sibling gets 2000 segments/s at 40 ms: 80 segments.
+#[test]
+fn a_newcomer_jumps_to_half_of_what_its_siblings_get_of_the_capacity() {
+    let reading = RawReading { capacity: Some((16e6, false)), ..RawReading::default() };
+    let known = Known { of_sibling_bps: |_| 16e6, reading, rtt_us: 40_000, after_s: 1 };
+    let jumps = |known: Known, segments: f64| {
+        let window = window_of_newcomer(known);
+        assert!((window / segments - 1.0).abs() < 0.03, "{window}, expected {segments}");
+    };
+    let capacity = |bps| RawReading { capacity: Some((bps, false)), ..RawReading::default() };
+    jumps(known, 40.0);
+    jumps(Known { reading: capacity(64e6), ..known }, 160.0);
+    jumps(Known { after_s: 9, ..known }, 40.0);
+    // else W doubles
+    for other in [
+        Known { reading: capacity(4e6), ..known },
+        Known { reading: RawReading::default(), ..known },
+        Known { reading: RawReading { sinr_db: Some(10.0), ..RawReading::default() }, ..known },
+        Known { reading: RawReading { capacity: Some((16e6, true)), sinr_db: Some(10.0), ..known.reading }, ..known },
+        Known { reading: RawReading { age_ms: 501, ..reading }, ..known },
+        Known { of_sibling_bps: |slice| if slice / 7 % 2 == 0 { 4e6 } else { 64e6 }, ..known },
+        Known { rtt_us: 80_000, ..known },
+        Known { after_s: 12, ..known },
+    ] {
+        jumps(other, 20.0);
     }
 }
