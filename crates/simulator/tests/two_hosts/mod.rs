@@ -37,7 +37,7 @@ pub fn plan(flows: Vec<PlannedFlow>, seconds: u64, rate_bps: u64, queue_bytes: u
         name: name.to_owned(),
         seed,
         step_ns: SECOND_NS,
-        rates: vec![(1, rate_bps)],
+        rates: vec![(seconds as u32, rate_bps)], // one step of an hour would overflow
         queue_bytes,
         phases: vec![PlannedPhase { delay_ns: delay_ms * 1_000_000, ..PlannedPhase::default() }],
         ..PlannedLink::default()
