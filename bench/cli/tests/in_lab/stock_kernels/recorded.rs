@@ -3,6 +3,7 @@
 
 use crate::common::machine::stock_kernel;
 use crate::common::run_lab;
+use hotcc_lab::results::{Results, RunSummary, locate};
 use hotcc_testbed::command::succeed;
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +47,7 @@ const PACKET_BITS: f64 = 1400.0 * 8.0;
 
 /// Times (ms) at which 16 s of a link can deliver a packet: 12 in 10 ms in each even second, 3 in each odd one.
 fn heavy() -> String {
-    let per_10_ms = |step: u32| if step / 100 % 2 == 0 { 12 } else { 3 };
+    let per_10_ms = |step: u32| if (step / 100).is_multiple_of(2) { 12 } else { 3 };
     (0..1600).flat_map(|step| (0..per_10_ms(step)).map(move |_| format!("{}\n", step * 10))).collect()
 }
 
@@ -62,11 +63,11 @@ fn run(backend: &str, scenario: &Path, out: &Path) -> BTreeMap<String, [f64; 4]>
     let runs = if backend == "simulator" {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
         succeed(command.args(["lab", "--sim", "--out"]).arg(out).arg(scenario));
-        hotcc_lab::results::Results::read(&hotcc_lab::results::locate(out).unwrap()).unwrap().runs
+        Results::read(&locate(out).unwrap()).unwrap().runs
     } else {
         run_lab(backend, [], scenario, out).runs
     };
-    let figures = |run: hotcc_lab::results::RunSummary| {
+    let figures = |run: RunSummary| {
         assert_eq!(run.invalid, Vec::<String>::new());
         let flow = &run.flows[0];
         let figures = [flow.throughput_bps / 1e6, flow.rtt_ms.min, flow.rtt_ms.p95, flow.queue_delay_ms.p95];
