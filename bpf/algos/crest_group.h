@@ -136,7 +136,8 @@ static __always_inline u64 group_expects(const struct crest_group *g, const stru
 {
 	const struct crest_signal *s = &f->signal;
 
-	if (!g || !g->level || f->base_us != g->base_us || s->radio.kind != RADIO_CAPACITY || s->readings[0] == NO_READING)
+	if (!g || !g->level || f->base_us != g->base_us || s->radio.kind != RADIO_CAPACITY ||
+	    s->readings[0] == NO_READING)
 		return 0;
 	return min(exp2_q10(max(g->level + s->readings[0], 1)), RATE_MAX);
 }
