@@ -160,6 +160,10 @@ fn walk_state(btf: &Btf<'_>, tags: &Tags, of: &Composite<'_>, prefix: &str, base
         }
         let tag_of = |kind: &str| tags.of_member(of.type_id(), index as u32, kind);
         let text = |key: &str| tag_of("field").and_then(|tag| tag.get(key)).cloned().unwrap_or_default();
+        // an array without a description is another algorithm's state
+        if matches!(ty.kind(), BtfKind::Array) && tag_of("field").is_none() {
+            continue;
+        }
         for (name, place) in places(ty, name, offset) {
             let (unit, help) = (text("unit"), text("help"));
             let export = tag_of("export").filter(|_| !place.signed).and_then(|tag| Export::read(tag, &unit, name_of));
