@@ -264,10 +264,11 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	f->round_lost = tp->lost;
 	f->round_delivered = tp->delivered;
 	switch (f->phase) {
-	case START: /* W may jump; TCP's window follows by two segments for each that arrives, so no burst leaves */
-		f->window = max((u64)f->window, segments_of(group_expects(g, f), f->base_us) / 2);
+	case START:
 		if (f->loss > ignored)
 			f->phase = CRUISE;
+		else /* a jump; TCP's window follows by two segments for each that arrives, so no burst leaves */
+			f->window = max((u64)f->window, segments_of(group_expects(g, f), f->base_us) / 2);
 		break;
 	case CRUISE:
 		policer_round(f, segments_of(rate, path_us), lost_permille, loss_permille, q_us > least_target_us(f));

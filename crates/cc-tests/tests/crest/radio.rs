@@ -167,6 +167,8 @@ struct Known {
     reading: RawReading,
     rtt_us: i64,
     after_s: u64,
+    /// Segments that the newcomer's first round lost.
+    lost: u32,
 }
 
 /// Returns W, in segments, after a newcomer's first round, in which 10 segments arrived.
@@ -181,6 +183,7 @@ fn window_of_newcomer(known: Known) -> f64 {
     let mut newcomer = Connection::new(&algo);
     newcomer.view.now_us = sibling.view.now_us + known.after_s * 1_000_000;
     newcomer.publish(&algo, known.reading);
+    newcomer.view.lost += known.lost;
     newcomer.ack(known.rtt_us as u64, 10, 10, known.rtt_us);
     assert!(newcomer.view.snd_cwnd <= 30, "two segments for each that arrives");
     newcomer.state("window") as f64 / 256.0
@@ -190,7 +193,7 @@ fn window_of_newcomer(known: Known) -> f64 {
 #[test]
 fn a_newcomer_jumps_to_half_of_what_its_siblings_get_of_the_capacity() {
     let reading = RawReading { capacity: Some((16e6, false)), ..RawReading::default() };
-    let known = Known { of_sibling_bps: |_| 16e6, reading, rtt_us: 40_000, after_s: 1 };
+    let known = Known { of_sibling_bps: |_| 16e6, reading, rtt_us: 40_000, after_s: 1, lost: 0 };
     let jumps = |known: Known, segments: f64| {
         let window = window_of_newcomer(known);
         assert!((window / segments - 1.0).abs() < 0.03, "{window}, expected {segments}");
@@ -209,6 +212,7 @@ fn a_newcomer_jumps_to_half_of_what_its_siblings_get_of_the_capacity() {
         Known { of_sibling_bps: |slice| if slice / 7 % 2 == 0 { 4e6 } else { 64e6 }, ..known },
         Known { rtt_us: 80_000, ..known },
         Known { after_s: 12, ..known },
+        Known { lost: 3, ..known },
     ] {
         jumps(other, 20.0);
     }
