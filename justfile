@@ -137,7 +137,6 @@ fuzz name *options:
 validate scenarios="bench/scenarios/dtcp-lte-loss.toml bench/scenarios/dtcp-intra-fairness.toml bench/scenarios/recorded-link.toml bench/scenarios/scoreboard.toml" grids="bench/scenarios/signal-age.toml bench/scenarios/capacity-age.toml bench/scenarios/queues.toml bench/scenarios/dossier-*.toml": build
     #!/usr/bin/env bash
     set -euo pipefail
-    shopt -s nullglob
     scenarios=({{ scenarios }}) grids=({{ grids }}) results=()
     for backend in --sim --lab=vm; do
         if ((${#scenarios[@]})); then target/release/hotcc-bench lab $backend --one-seed "${scenarios[@]}"; fi

@@ -82,7 +82,8 @@ static __always_inline void group_count(struct crest_group *g, struct crest *f, 
 		ended = g->now;
 		g->now = 0;
 		g->before = passed == 1 ? ended : 0;
-		g->level = passed > GROUP_LEVEL_EPOCHS ? 0 : g->level;
+		if (passed > GROUP_LEVEL_EPOCHS)
+			g->level = 0;
 		g->epoch = epoch;
 		g->peak = max(log2_q10(ended & GROUP_RATE_MASK),
 			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min(passed, 256U)));
@@ -122,6 +123,7 @@ static __always_inline void group_share_base(struct crest_group *g, struct crest
 	}
 }
 
+/* Remembers what a flow gets of the capacity, or forgets it if readings do not foretell the flow's rate. */
 static __always_inline void group_learn(struct crest_group *g, const struct crest_signal *s)
 {
 	if (s->radio.kind == RADIO_CAPACITY && s->level)

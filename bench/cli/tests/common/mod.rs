@@ -25,6 +25,14 @@ pub fn reduced_scenario(name: &str, replacements: &[(&str, &str)], directory: &P
     path
 }
 
+/// Simulates a scenario, with these options of `lab`. Returns the results.
+pub fn simulate<'a>(options: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
+    command.args(["lab", "--sim"]).args(options);
+    succeed(command.arg("--out").arg(out).arg(scenario));
+    Results::read(&locate(out).unwrap()).unwrap()
+}
+
 /// Runs a scenario on a backend (`--lab`): all its cases, or those with these swept values (`key=value`). Returns the
 /// results.
 pub fn run_lab<'a>(backend: &str, cases: impl IntoIterator<Item = &'a str>, scenario: &Path, out: &Path) -> Results {

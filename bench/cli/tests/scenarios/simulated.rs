@@ -1,11 +1,9 @@
 //! What the algorithms promise for certain links, checked in the simulator: over more seeds than the lab has time for.
 
-use crate::common::{reduced_scenario, routes};
-use hotcc_lab::results::{Results, RunSummary, locate};
+use crate::common::{self, reduced_scenario, routes};
+use hotcc_lab::results::{RunSummary, locate};
 use hotcc_report::estimate::Estimate;
-use hotcc_testbed::command::succeed;
 use std::fs;
-use std::process::Command;
 
 const SEEDS: &str = "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]";
 const MORE_SEEDS: &str =
@@ -17,10 +15,7 @@ const ROUTES: [&str; 3] = ["longer", "shorter", "handover"];
 fn simulate(scenario: &str, changes: &[(&str, &str)], cases: &[&str]) -> Vec<RunSummary> {
     let scratch = tempfile::tempdir().unwrap();
     let path = reduced_scenario(scenario, changes, scratch.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    command.args(["lab", "--sim", "--out"]).arg(scratch.path()).arg(path);
-    succeed(command.args(cases.iter().flat_map(|case| ["--case", case])));
-    Results::read(&locate(scratch.path()).unwrap()).unwrap().runs
+    common::simulate(cases.iter().flat_map(|case| ["--case", case]), &path, scratch.path()).runs
 }
 
 /// Returns the throughput (Mbit/s) and the mean queueing delay (ms) of a case's runs, in the order of the seeds.
@@ -188,8 +183,7 @@ cc = "cubic"
     fs::write(&scenario, LOSSY).unwrap();
     let run = |out: &str| {
         let out = scratch.path().join(out);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-        succeed(command.args(["lab", "--sim", "--out"]).arg(&out).arg(&scenario));
+        common::simulate([], &scenario, &out);
         let directory = locate(&out).unwrap();
         let [page, summary] =
             ["report.html", "all/seed-1/summary.json"].map(|file| fs::read_to_string(directory.join(file)).unwrap());
@@ -209,8 +203,7 @@ cc = "cubic"
 fn dcm_learns_of_a_new_path_if_its_sender_watches() {
     let scratch = tempfile::tempdir().unwrap();
     let scenario = routes::write(scratch.path());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-    succeed(command.args(["lab", "--sim", "--out"]).arg(scratch.path()).arg(scenario));
+    common::simulate([], &scenario, scratch.path());
     routes::assert_learned(scratch.path());
 }
 

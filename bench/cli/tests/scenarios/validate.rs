@@ -1,10 +1,9 @@
 //! `validate`: which results are comparable, and what it says of those that are not.
 
 use crate::command::{bench, lab};
-use crate::common::reduced_scenario;
+use crate::common::{reduced_scenario, simulate};
 use crate::directory::write_scenario;
-use hotcc_lab::results::{Manifest, Results, locate};
-use hotcc_testbed::command::succeed;
+use hotcc_lab::results::Manifest;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -67,9 +66,7 @@ fn the_page_says_what_the_simulator_says() {
             rows.map(|row| [2, 3, 5, 8].map(|n| column(row, n)).join(" ").replace("**", "")).collect();
         let scratch = tempfile::tempdir().unwrap();
         let scenario = reduced_scenario(&format!("{name}.toml"), &[], scratch.path());
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-        succeed(command.args(["lab", "--sim", "--one-seed", "--out"]).arg(scratch.path()).arg(scenario));
-        let runs = Results::read(&locate(scratch.path()).unwrap()).unwrap().runs;
+        let runs = simulate(["--one-seed"], &scenario, scratch.path()).runs;
         let simulated: Vec<_> = runs
             .iter()
             .map(|run| {

@@ -2,13 +2,11 @@
 //! both, and readings of the capacity.
 
 use crate::common::machine::stock_kernel;
-use crate::common::run_lab;
-use hotcc_lab::results::{Results, RunSummary, locate};
-use hotcc_testbed::command::succeed;
+use crate::common::{run_lab, simulate};
+use hotcc_lab::results::RunSummary;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// The files are in the two formats of CellReplay, whose packets have 1400 bytes.
 const SCENARIO: &str = r#"
@@ -60,12 +58,9 @@ fn light() -> String {
 /// Returns throughput (Mbit/s), least RTT (ms), RTT's 95th percentile (ms) and the queue's 95th percentile (ms), by what is
 /// published.
 fn run(backend: &str, scenario: &Path, out: &Path) -> BTreeMap<String, [f64; 4]> {
-    let runs = if backend == "simulator" {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hotcc-bench"));
-        succeed(command.args(["lab", "--sim", "--out"]).arg(out).arg(scenario));
-        Results::read(&locate(out).unwrap()).unwrap().runs
-    } else {
-        run_lab(backend, [], scenario, out).runs
+    let runs = match backend {
+        "simulator" => simulate([], scenario, out).runs,
+        _ => run_lab(backend, [], scenario, out).runs,
     };
     let figures = |run: RunSummary| {
         assert_eq!(run.invalid, Vec::<String>::new());
