@@ -7,10 +7,14 @@ use hotcc_lab::results::RunSummary;
 use hotcc_testbed::soak;
 
 const WITHOUT: &str = "cubic";
-/// Faults that make every report useless: the sender is left with CUBIC.
-const NO_HELP: [&str; 2] = ["delayed", "sees-ahead"];
-/// Faults that leave some reports useful. Measured throughput relative to CUBIC's: 1.33, 1.41, 1.74 and 1.23.
-const STILL_HELP: [&str; 4] = ["dies", "replayed", "sees-all", "sees-holes"];
+/// Faults that run with each seed, and the least throughput relative to CUBIC's. The first two make every report
+/// useless: the sender is left with CUBIC. The third one takes most from the others: over eight seeds, they had 1.07 of
+/// an equal share, with a standard deviation of 0.07, too much for a single run.
+const EACH_SEED: [(&str, f64); 3] = [("delayed", 0.9), ("sees-ahead", 0.9), ("sees-all", STILL_HELPS)];
+/// Faults that leave some reports useful, of which each runs with one seed. Measured throughput relative to CUBIC's:
+/// 1.33, 1.41 and 1.23.
+const ONE_SEED: [&str; 3] = ["dies", "replayed", "sees-holes"];
+const STILL_HELPS: f64 = 1.25;
 /// Standard deviation of the logarithm of a pair's ratio: the throughput of a run's flows behind the PEP, over that of
 /// the run with CUBIC and the same seed. Measured: 0.05 to 0.14 over 44 pairs of six faults.
 const PAIR_DEVIATION: f64 = 0.1;
@@ -74,14 +78,14 @@ fn a_fault_of_a_pep_leaves_the_others_nine_tenths_of_an_equal_share() {
     }
     let first = soak::seeds(1, 3);
     let (half, rest): (Vec<u64>, Vec<u64>) = first.clone().partition(|seed| seed % 2 == 0);
-    let compared = || [WITHOUT].into_iter().chain(NO_HELP);
+    let compared = || [WITHOUT].into_iter().chain(EACH_SEED.map(|(fault, _)| fault));
     // the longest test: it uses two processors, so that the other tests do not wait for it at the end
     let all = std::thread::scope(|scope| {
         let others = scope.spawn(|| {
             let mut runs_here = runs(compared(), &half);
             // each fault has its own seed: pairs that share a run of CUBIC would deviate together
             let seeds = first.clone().cycle();
-            runs_here.extend(STILL_HELP.into_iter().zip(seeds).flat_map(|(fault, seed)| runs([fault], &[seed])));
+            runs_here.extend(ONE_SEED.into_iter().zip(seeds).flat_map(|(fault, seed)| runs([fault], &[seed])));
             runs_here
         });
         let mut all = runs(compared(), &rest);
@@ -89,7 +93,7 @@ fn a_fault_of_a_pep_leaves_the_others_nine_tenths_of_an_equal_share() {
         all
     });
     let cubic = of(&all, &[WITHOUT]);
-    for fault in NO_HELP.into_iter().chain(STILL_HELP) {
+    for fault in EACH_SEED.into_iter().map(|(fault, _)| fault).chain(ONE_SEED) {
         let ours = of(&all, &[fault]);
         let means = |what: &str, value: &dyn Fn(&RunSummary) -> f64| {
             let [ours, cubic] = [&ours, &cubic].map(|runs| mean(runs.iter().map(|run| value(run))));
@@ -105,8 +109,9 @@ fn a_fault_of_a_pep_leaves_the_others_nine_tenths_of_an_equal_share() {
         let (jain, jain_with_cubic) = means("Jain's index is", &|run| run.jain);
         assert!(jain >= 0.9 * jain_with_cubic, "{fault}: Jain's index is {jain}, with CUBIC {jain_with_cubic}");
     }
-    for (faults, least_gain) in [(&NO_HELP[..1], 0.9), (&NO_HELP[1..], 0.9), (&STILL_HELP, 1.25)] {
-        let ours = of(&all, faults);
+    let each_seed = EACH_SEED.map(|(fault, least_gain)| (vec![fault], least_gain));
+    for (faults, least_gain) in each_seed.into_iter().chain([(ONE_SEED.to_vec(), STILL_HELPS)]) {
+        let ours = of(&all, &faults);
         let gains = ours.iter().map(|run| {
             let pair = cubic.iter().find(|other| other.run.seed == run.run.seed).unwrap();
             (received(run, "l-") / received(pair, "l-")).ln()
