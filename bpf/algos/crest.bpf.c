@@ -300,6 +300,18 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 /* -- Samples -- */
 
 /*
+ * The rate of a flight: that of the segment just acknowledged. Where segments arrive in bunches, this one may have left
+ * when few were in flight. So if the queue is not too long, a full flight counts, up to what arrived in two slices.
+ */
+static __always_inline u64 flight_rate(const struct tcp_sock *tp, const struct crest *f, u64 acked, u64 recent,
+				       u32 rtt_us, u32 q_us)
+{
+	if (q_us > queue_target_us(f))
+		return acked;
+	return max(acked, min(recent, tp->max_packets_out * (u64)RATE_UNIT / rtt_us));
+}
+
+/*
  * The rate of the model is that of the last flight. A deep queue makes the flight old; then it is that of the last two
  * slices.
  */
@@ -321,10 +333,12 @@ static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flig
 }
 
 /*
- * W of the model, and W's growth beyond it while no queue is seen. `path_us` is the least RTT plus the time that ACKs
- * wait.
+ * W of the model, and W's growth beyond it while no queue is seen. Then W also falls by no more than a quarter per RTT:
+ * after losses, what is in flight varies within an RTT, and W would follow its lowest. `path_us` is the least RTT plus
+ * the time that ACKs wait.
  */
-static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32 low, u32 elapsed_us, u32 path_us)
+static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest *f, u64 rate, u32 q_us, u32 low,
+					u32 elapsed_us, u32 path_us)
 {
 	u64 least = segments_of(rate, path_us), queue, w, grow;
 	u32 target = queue_target_us(f), span = min(elapsed_us * 1000ULL / max(path_us, 1U), 1000ULL);
@@ -335,17 +349,23 @@ static __always_inline u64 model_window(struct crest *f, u64 rate, u32 q_us, u32
 	w = max(least + queue, least * 11 / 10 + SEGMENT);
 	if (f->room < ROOM_LOSSES)
 		w = least * (15 + f->room) / 16 + SEGMENT;
-	if (q_us > low) {
+	if (q_us > low)
 		f->empty = 0;
-	} else {
-		if (f->phase == CRUISE && f->empty > 4 && f->loss <= losses_ignored(f, loss_permille)) {
-			grow = min(250U + f->empty * 250U / 8, 500U) * f->room / ROOM_ONE;
-			w = max(w, min(f->window + f->window * grow * span / 1000000, 2 * w));
+	if (f->phase == CRUISE) {
+		if (q_us <= low) {
+			if (f->empty > 4 && f->window < 2ULL * SEGMENT * tp->max_packets_out &&
+			    f->loss <= losses_ignored(f, loss_permille)) {
+				grow = min(250U + f->empty * 250U / 8, 500U) * f->room / ROOM_ONE;
+				w = max(w, min(f->window + f->window * grow * span / 1000000, 2 * w));
+			}
+			if (f->loss <= FALL_LOSSES && f->room >= ROOM_LOSSES)
+				w = max(w, f->window - ((u64)f->window * span >> 12));
 		}
-		f->empty = min(f->empty + span / 125, 255U);
+		if (policer_limits(f))
+			w = min(w, exp2_q10(f->resume));
 	}
-	if (f->phase == CRUISE && policer_limits(f))
-		w = min(w, exp2_q10(f->resume));
+	if (q_us <= low)
+		f->empty = min(f->empty + span / 125, 255U);
 	return min(max(w, (u64)W_MIN), (u64)W_MAX);
 }
 
@@ -368,9 +388,10 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	base_sample(tp, f, f->slice_rtt_us);
 	path_us = f->base_us + rtt_of(f->wait);
 	q_us = f->slice_rtt_us - f->base_us;
+	flight = flight_rate(tp, f, flight, recent, ack_rtt_us, q_us);
 	/* a segment's own time on the link is not a queue */
 	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)queue_target_us(f));
-	w = model_window(f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us, path_us);
+	w = model_window(tp, f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us, path_us);
 	f->last_time = rtt_ticks(elapsed_us);
 	f->last_delivered = n;
 	if (f->phase == START && q_us > queue_target_us(f) / 2)
@@ -390,14 +411,16 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	pace(sk, f, path_us);
 }
 
+/* The RTT also follows a queue that grows fast, but not at once an ACK that the receiver delayed. */
 static __always_inline bool slice_is_over(const struct tcp_sock *tp, const struct crest *f,
 					  const struct rate_sample *rs, u32 elapsed_us)
 {
 	u32 rtt_us = f->base_us ? min(f->base_us, f->slice_rtt_us) : f->slice_rtt_us;
 
 	return rtt_us && elapsed_us >= rtt_us / 4 && rs->delivered > 0 && rs->rtt_us > 0 && !rs->is_retrans &&
-	       (elapsed_us >= rtt_us || (tp->delivered - f->slice_delivered >= SLICE_SEGMENTS &&
-					 rs->rtt_us < f->slice_rtt_us + rtt_of(f->wait) + DELAYED_ACK_US));
+	       (elapsed_us >= rtt_us ||
+		(tp->delivered - f->slice_delivered >= SLICE_SEGMENTS &&
+		 rs->rtt_us < max(f->slice_rtt_us + rtt_of(f->wait), tp->srtt_us >> 3) + DELAYED_ACK_US));
 }
 
 /* -- Events -- */

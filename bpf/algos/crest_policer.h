@@ -18,6 +18,7 @@
 #define POLICED_RANDOM 4
 #define POLICED_GROWTH 29 /* 2 %, in log2 / 1024 */
 #define POLICED_LESS 95	 /* 1/16: with few segments in flight, the rate of arrival is known to one in ten */
+#define POLICED_LEAST 425 /* a quarter: so few may say that almost nothing arrives */
 #define RANDOM_MORE 3	 /* times as many random losses are ignored */
 #define POLICED_TRY 51	  /* f->policed counts tries in this unit, and rounds below it */
 
@@ -62,7 +63,7 @@ static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost
 			tries = 1;
 		} else {
 			tries++;
-			limit = min(limit, f->resume - POLICED_LESS);
+			limit = max(min(limit, f->resume - POLICED_LESS), f->resume - POLICED_LEAST);
 		}
 		f->policed = tries * POLICED_TRY;
 		f->resume = limit;

@@ -17,6 +17,7 @@
 #define ACKED_MAX (1U << 16)
 #define ROOM_ONE 255
 #define ROOM_LOSSES 3 /* what losses leave at least; only marks take more */
+#define FALL_LOSSES 90 /* permille; if no more are lost, what arrives varies by chance */
 #define START_PACING_PERMILLE 5000
 #define PACING_PERMILLE 1250
 #define YOUNG_PROBES 4 /* a newcomer's least RTT includes the others' queue, so it probes sooner */

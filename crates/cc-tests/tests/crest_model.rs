@@ -220,6 +220,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         let [window, burst, room, empty, last_time, last_delivered, policed, resume, base_before, wait] = before;
         let (cruised, competed) = [CRUISE, COMPETE].map(|phase| connection.flow.private("phase") == phase).into();
         connection.view.now_us += elapsed_us;
+        connection.view.max_packets_out = connection.view.snd_cwnd / if random.once_in(4) { 3 } else { 1 };
         connection.view.rcv_tsval = RECEIVER_START_MS + ((connection.view.now_us - wait_us) / 1000) as u32;
         said.tell(algo, connection.view.now_us);
         let heard = said.reading();
@@ -253,27 +254,20 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         }
         // two points in time are known to a tick of 64 us
         let error_s = if wait_ms > 0.0 { 128e-6 } else { 0.0 };
-        let flight_rate = f64::from(delivered) / (rtt_us as f64 / 1e6);
         let rtt_s = rtt_us as f64 / 1e6 - wait_ms / 1e3;
         if !is_whole {
             continue; // the least RTT may be that of an earlier ACK
         }
-        connection.judge_rounds(
-            &rounds_before,
-            Measured { rtt_s, error_s, flight_rate, own_rate: f64::from(acked) / elapsed_s },
-            &mut counts.rounds,
-        );
-        let phase = connection.flow.private("phase");
-        if !(cruised && phase == CRUISE || competed && phase == COMPETE) {
-            continue;
-        }
+        let own_rate = f64::from(acked) / elapsed_s;
         let slice = Slice {
-            flight_rate,
-            own_rate: f64::from(acked) / elapsed_s,
+            acked_rate: f64::from(delivered) / (rtt_us as f64 / 1e6),
+            acked_rtt_s: rtt_us as f64 / 1e6,
+            most_in_flight: f64::from(connection.view.max_packets_out),
+            own_rate,
             recent_rate: (f64::from(acked) + last_delivered) / (elapsed_s + last_time * 64e-6),
             elapsed_s,
             rtt_s,
-            base_s: connection.state("base_us") / 1e6,
+            base_s: rtt_s.min(base_before_us / 1e6),
             // whole ticks: the last seven do not fall
             wait_s: f64::max(wait_ms / 1e3, (wait - (wait / 8.0).floor()) * 64e-6),
             window: window / 256.0,
@@ -281,10 +275,18 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             room: room / 255.0,
             empty_rtts: empty / 8.0,
             limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },
+            lost: rounds_before.lost(),
             lossy: rounds_before.is_lossy(),
             forecast,
             trial_s: None,
         };
+        let measured = Measured { rtt_s, error_s, flight_rate: slice.flight_rate(), own_rate };
+        connection.judge_rounds(&rounds_before, measured, &mut counts.rounds);
+        let phase = connection.flow.private("phase");
+        if !(cruised && phase == CRUISE || competed && phase == COMPETE) {
+            continue;
+        }
+        let slice = Slice { base_s: connection.state("base_us") / 1e6, ..slice };
         if competed {
             connection.judge_competition(&rounds_before, slice, error_s, &mut counts.rounds);
             continue;

@@ -7,7 +7,11 @@ use super::crest_rounds::least_target_s;
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     /// Rate over the flight of the segment just acknowledged, segments/s.
-    pub flight_rate: f64,
+    pub acked_rate: f64,
+    /// RTT of that segment, s.
+    pub acked_rtt_s: f64,
+    /// Most segments in flight in the latest round trip.
+    pub most_in_flight: f64,
     /// Rate over this slice, segments/s.
     pub own_rate: f64,
     /// Rate over this slice and the one before, segments/s.
@@ -30,7 +34,9 @@ pub struct Slice {
     pub empty_rtts: f64,
     /// Upper limit of W if losses without a queue set one, segments.
     pub limit: f64,
-    /// Whether more segments were lost than are ignored.
+    /// Share of segments lost, averaged over four rounds.
+    pub lost: f64,
+    /// Whether this is more than is ignored.
     pub lossy: bool,
     /// The signal's forecast of the rate, segments/s, and its weight.
     pub forecast: Option<(f64, f64)>,
@@ -55,16 +61,26 @@ impl Slice {
         rate * (weight * (forecast / rate).log2().clamp(lowest, 1.0)).exp2()
     }
 
+    /// Returns the rate over a flight. Where segments arrive in bunches, the segment just acknowledged may have left when
+    /// few were in flight; so, unless the queue is longer than wanted, it is that of a full flight, but at most that of
+    /// the last two slices.
+    #[must_use]
+    pub fn flight_rate(&self) -> f64 {
+        let full =
+            if self.rtt_s - self.base_s <= self.target_s() { self.most_in_flight / self.acked_rtt_s } else { 0.0 };
+        self.acked_rate.max(full.min(self.recent_rate))
+    }
+
     /// Returns the model's rate: that of the last flight, or, in a deep queue, that of the last two slices.
     #[must_use]
     pub fn rate(&self) -> f64 {
         let (queue, deep) = (self.rtt_s - self.base_s, 2.0 * self.target_s());
         if self.trial_s.is_some() {
-            return self.expected(self.flight_rate);
+            return self.expected(self.flight_rate());
         }
-        let recent = self.expected(self.recent_rate.min(self.flight_rate));
+        let recent = self.expected(self.recent_rate.min(self.acked_rate));
         let share = ((queue - deep) / deep).clamp(0.0, 1.0);
-        self.expected(self.flight_rate) * (1.0 - share) + recent * share
+        self.expected(self.flight_rate()) * (1.0 - share) + recent * share
     }
 
     /// Returns W after the slice, for a flow that is past its start and neither probes nor competes, segments; of one that
@@ -81,10 +97,15 @@ impl Slice {
         };
         let low = (least_target_s(self.base_s) / 4.0 + 1.0 / self.own_rate).min(self.target_s());
         let mut window = model;
-        if self.rtt_s - self.base_s <= low && self.empty_rtts > 0.5 && !self.lossy && self.trial_s.is_none() {
-            let growth = (0.25 + self.empty_rtts * 0.25).min(0.5) * self.room;
-            let grown = self.window * (1.0 + growth * (self.elapsed_s / path_s).min(1.0));
-            window = window.max(grown.min(2.0 * model));
+        let slice_rtts = (self.elapsed_s / path_s).min(1.0);
+        if self.rtt_s - self.base_s <= low && self.trial_s.is_none() {
+            if self.empty_rtts > 0.5 && !self.lossy && self.window < 2.0 * self.most_in_flight {
+                let growth = (0.25 + self.empty_rtts * 0.25).min(0.5) * self.room;
+                window = window.max((self.window * (1.0 + growth * slice_rtts)).min(2.0 * model));
+            }
+            if self.room * 255.0 > 2.5 && self.lost <= 0.09 {
+                window = window.max(self.window * (1.0 - slice_rtts / 4.0));
+            }
         }
         window.min(self.limit).clamp(4.0, MOST_SEGMENTS)
     }

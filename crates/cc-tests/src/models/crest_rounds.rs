@@ -128,7 +128,11 @@ impl Policer {
             return if self.tries == 0 || rounds == LIMIT_ROUNDS {
                 Self { tries: 1, rounds: 0, limit: arrives }
             } else {
-                Self { tries: self.tries + 1, rounds: 0, limit: arrives.min(self.limit * 15.0 / 16.0) }
+                Self {
+                    tries: self.tries + 1,
+                    rounds: 0,
+                    limit: arrives.clamp(self.limit * 0.75, self.limit * 15.0 / 16.0),
+                }
             };
         }
         if self.tries == 0 {

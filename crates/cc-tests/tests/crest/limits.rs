@@ -10,6 +10,7 @@ impl Connection<'_> {
     /// Runs slices of 50 ms at 100 Gbit/s on a path with a least RTT of 200 ms.
     fn fast_slices(&mut self, count: u32, rtt_us: i64) {
         for _ in 0..count {
+            self.view.max_packets_out = self.view.snd_cwnd;
             self.ack(50_000, 625_000, (12_500_000 * rtt_us / 1_000_000) as i32, rtt_us);
         }
     }

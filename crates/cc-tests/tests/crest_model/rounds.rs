@@ -57,6 +57,11 @@ pub struct Measured {
 }
 
 impl Rounds {
+    /// Returns the average share of segments lost.
+    pub fn lost(&self) -> f64 {
+        self.losses.share
+    }
+
     /// Returns whether more segments were lost than are ignored.
     pub fn is_lossy(&self) -> bool {
         self.losses.share > self.policer.ignored()

@@ -56,6 +56,14 @@ fn it_recovers_from_5_percent_loss() {
     });
 }
 
+/// Within an RTT, what is in flight varies after losses. W does not follow its lowest down to few segments.
+#[test]
+fn w_stays_large_while_5_percent_are_lost() {
+    let path = Path { rate_bps: 85_000_000, delay_ms: 84 };
+    let during = path.share_within(&run(&path.lossy_within(5, 12, 0.05)), 8, 12);
+    assert!(during > 0.5, "{during} of the link while segments are lost");
+}
+
 /// With few segments in flight, a round may lose so many that they do not look random.
 #[test]
 fn it_uses_a_usual_link_that_loses_5_percent() {

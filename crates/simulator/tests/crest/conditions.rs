@@ -22,7 +22,8 @@ fn writes(path: Path, share: f64, interval_ms: u64) -> Plan {
     plan
 }
 
-/// W may be several times what is in flight: it stays where the start or a burst of writes left it.
+/// W may be several times what is in flight: it stays where the start or a burst of writes left it. It grows only while it
+/// is less than twice what is in flight, as in the burst that a probe leaves.
 #[test]
 fn an_application_that_limits_the_flow_does_not_let_w_grow() {
     let inputs = (paths(), 0.02f64..0.7, 1u64..100);
@@ -34,9 +35,10 @@ fn an_application_that_limits_the_flow_does_not_let_w_grow() {
             crest.acks.iter().filter(|ack| within.contains(&ack.time_ns)).map(of).max().unwrap_or(0)
         };
         let [early, late] = [0, SECONDS / 2].map(|from_s| most(from_s, |ack| ack.cwnd));
-        let used = most(0, |ack| ack.in_flight);
+        let [used, used_late] = [0, SECONDS / 2].map(|from_s| most(from_s, |ack| ack.in_flight));
         prop_assert!(early <= 6 * used + 10, "W was {} segments, at most {} in flight", early, used);
-        prop_assert!(late <= early, "W grew from {} to {} segments", early, late);
+        let most_late = early.max(2 * used_late);
+        prop_assert!(late <= most_late, "W grew from {} to {} segments, {} in flight", early, late, used_late);
         let [bytes, of_cubic] = [&crest, &cubic].map(|outcome| outcome.record.flows[0].bytes as f64);
         prop_assert!(bytes > 0.99 * of_cubic, "{} bytes, CUBIC {}", bytes, of_cubic);
         Ok(())
@@ -45,25 +47,35 @@ fn an_application_that_limits_the_flow_does_not_let_w_grow() {
 
 /// A video: a chunk every two seconds. The time is that of nine tenths of each chunk, because records of the rest
 /// follow with the next one.
+fn chunks_arrive_early(path: Path, share: f64) -> Result<(), TestCaseError> {
+    let plan = writes(path, share, 2000);
+    let chunk = u64::from(plan.flows[0].pace.unwrap().write_bytes);
+    let outcomes = ["crest", "cubic", "bbr"].map(|cc| under(cc, &plan));
+    let [crest_s, cubic_s, bbr_s] = outcomes.each_ref().map(|outcome| {
+        let waits = (3..SECONDS / 2 - 1).map(|i| {
+            let arrives = outcome.acks.partition_point(|ack| ack.bytes_acked < i * chunk + chunk * 9 / 10);
+            outcome.acks.get(arrives).map_or(f64::MAX, |ack| ack.time_ns as f64 / 1e9 - 2.0 * i as f64)
+        });
+        waits.sum::<f64>()
+    });
+    let [crest_ms, cubic_ms, bbr_ms] = outcomes.each_ref().map(|outcome| Path::p95_ms(outcome, 3));
+    prop_assert!(crest_s < 1.2 * cubic_s.min(bbr_s), "{} s, CUBIC {}, BBR {}", crest_s, cubic_s, bbr_s);
+    let most_ms = 1.5 * cubic_ms.max(bbr_ms);
+    prop_assert!(crest_ms < most_ms, "{} ms of queue, CUBIC {}, BBR {}", crest_ms, cubic_ms, bbr_ms);
+    Ok(())
+}
+
 #[test]
 fn chunks_of_a_video_arrive_as_early_as_with_others() {
     check("chunks arrive as early as with CUBIC and BBR", (paths(), 0.05f64..0.8), |(path, share)| {
-        let plan = writes(path, share, 2000);
-        let chunk = u64::from(plan.flows[0].pace.unwrap().write_bytes);
-        let outcomes = ["crest", "cubic", "bbr"].map(|cc| under(cc, &plan));
-        let [crest_s, cubic_s, bbr_s] = outcomes.each_ref().map(|outcome| {
-            let waits = (3..SECONDS / 2 - 1).map(|i| {
-                let arrives = outcome.acks.partition_point(|ack| ack.bytes_acked < i * chunk + chunk * 9 / 10);
-                outcome.acks.get(arrives).map_or(f64::MAX, |ack| ack.time_ns as f64 / 1e9 - 2.0 * i as f64)
-            });
-            waits.sum::<f64>()
-        });
-        let [crest_ms, cubic_ms, bbr_ms] = outcomes.each_ref().map(|outcome| Path::p95_ms(outcome, 3));
-        prop_assert!(crest_s < 1.2 * cubic_s.min(bbr_s), "{} s, CUBIC {}, BBR {}", crest_s, cubic_s, bbr_s);
-        let most_ms = 1.5 * cubic_ms.max(bbr_ms);
-        prop_assert!(crest_ms < most_ms, "{} ms of queue, CUBIC {}, BBR {}", crest_ms, cubic_ms, bbr_ms);
-        Ok(())
+        chunks_arrive_early(path, share)
     });
+}
+
+/// On a long path, a chunk's queue grows by 30 ms within a slice, as if the receiver had delayed the ACK.
+#[test]
+fn a_chunk_whose_queue_grows_fast_ends_the_start() {
+    chunks_arrive_early(Path { rate_bps: 25_000_000, delay_ms: 85 }, 0.06).unwrap();
 }
 
 /// `tcp_notsent_lowat` wakes the application only once the socket has little to send, so that it may be late: here, up
@@ -142,18 +154,28 @@ impl Path {
 
 /// Both directions of a radio link with time division take turns. If a turn is a large part of the RTT, the least RTT
 /// is too far below the usual one, and crest has less throughput than BBR.
+fn time_division_costs(path: Path, on_ms: u32, off_ms: u32) -> Result<(), TestCaseError> {
+    let mut plan = path.plan(vec![path.phase(0, 0.0)]);
+    let [forth, back] = &mut plan.links[..] else { unreachable!("two directions") };
+    for link in [&mut *forth, &mut *back] {
+        link.step_ns = 1_000_000;
+    }
+    forth.rates = turns(on_ms, off_ms, path.rate_bps * u64::from(on_ms + off_ms) / u64::from(on_ms));
+    back.rates = std::iter::once((on_ms, 1)).chain(turns(off_ms, on_ms, path.rate_bps)).collect();
+    path.judge_turns(&plan, on_ms + off_ms, 0.6)
+}
+
 #[test]
 fn time_division_costs_little() {
     check("uses a link with time division", (paths(), 1u32..9, 1u32..9), |(path, on_ms, off_ms)| {
-        let mut plan = path.plan(vec![path.phase(0, 0.0)]);
-        let [forth, back] = &mut plan.links[..] else { unreachable!("two directions") };
-        for link in [&mut *forth, &mut *back] {
-            link.step_ns = 1_000_000;
-        }
-        forth.rates = turns(on_ms, off_ms, path.rate_bps * u64::from(on_ms + off_ms) / u64::from(on_ms));
-        back.rates = std::iter::once((on_ms, 1)).chain(turns(off_ms, on_ms, path.rate_bps)).collect();
-        path.judge_turns(&plan, on_ms + off_ms, 0.6)
+        time_division_costs(path, on_ms, off_ms)
     });
+}
+
+/// The whole window arrives at once. The first segment of the next one leaves when nothing is in flight.
+#[test]
+fn a_window_that_arrives_at_once_does_not_shrink() {
+    time_division_costs(Path { rate_bps: 139_000_000, delay_ms: 10 }, 2, 8).unwrap();
 }
 
 /// ACKs arrive in bunches, at most a fifth of a round trip apart. If they are further apart, the least RTT is too far
