@@ -40,8 +40,8 @@
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
  * crest_border.h has the losses behind a border PEP, crest_compete.h the probes and the competition, crest_group.h the
- * data that flows to one receiver share, crest_policer.h the limit, crest_reverse.h the way back, and crest_signal.h the
- * radio signal. Hooks: `cong_control`, which also sets the pacing rate. ssthresh does not change.
+ * data that flows to one receiver share, crest_losses.h losses and marks, crest_reverse.h the way back, crest_signal.h the
+ * radio signal, and crest_window.h the window. Hooks: `cong_control`, which also sets the pacing rate. ssthresh does not change.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
@@ -55,50 +55,20 @@
 #include "crest_border.h"
 #include "crest_compete.h"
 #include "crest_group.h"
-#include "crest_policer.h"
+#include "crest_losses.h"
 #include "crest_reverse.h"
 #include "crest_signal.h"
 #include "crest_state.h"
+#include "crest_window.h"
 
 char _license[] SEC("license") = "GPL";
 
-TUNABLE(u32, target_us, 5000, 5000, 0, 1000000, "us", "queueing delay wanted, at least");
-TUNABLE(u32, target_permille, 125, 125, 0, 2000, "permille", "queueing delay wanted, as a share of the least RTT");
-TUNABLE(u32, burst_permille, 500, 500, 0, 2000, "permille",
-	"most that links served in bursts add to it, of the least RTT");
-TUNABLE(u32, extra_segments, 3, 3, 0, 100, "segments",
-	"own segments in the queue beyond that, at least: make shares even");
 TUNABLE(u32, base_window_ms, 5000, 5000, 100, 100000, "ms", "how long a least RTT holds until a probe looks for it");
-TUNABLE(u32, loss_permille, 30, 30, 0, 200, "permille", "share of lost segments that is ignored");
 TUNABLE_CHOICE(radio, 1, 1, "off,on", "whether to read the radio's capacity and SINR");
 
 FLOW_STATE(struct crest);
 
 /* -- Window -- */
-
-static __always_inline u32 least_target_us(const struct crest *f)
-{
-	return max((u64)target_us, (u64)f->base_us * target_permille / 1000);
-}
-
-static __always_inline u32 queue_target_us(const struct crest *f)
-{
-	return least_target_us(f) + (u64)f->base_us * f->burst / 1000;
-}
-
-/*
- * The flow's own segments in the queue, in 1/256. The larger W is, the smaller is their share of it, so that the flows'
- * shares become even.
- */
-static __always_inline u64 extra_of(u32 window_log)
-{
-	return max((u64)extra_segments * SEGMENT, exp2_q10(window_log / 2) * 20); /* 20 / 16 sqrt(W) */
-}
-
-static __always_inline u64 segments_of(u64 rate, u32 time_us)
-{
-	return rate * min(time_us, RTT_MAX_US) / (RATE_UNIT / SEGMENT);
-}
 
 static __always_inline void pace(struct sock *sk, const struct crest *f, u32 path_us)
 {
@@ -225,32 +195,12 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 	probe_begin(f, group_least_window(g));
 }
 
-/* The round's losses, in permille, at most 255. */
-static __always_inline u32 losses_add(struct sock *sk, struct crest *f, u32 ignored)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	u16 segments = tp->lost - f->round_lost;
-	u32 sent = tp->delivered - f->round_delivered + segments;
-	u32 lost = min(segments * 1000U / (sent + 1), 255U);
-
-	if (tcp_ca_state(sk) == TCP_CA_Loss) /* an outage's losses */
-		lost = 0;
-	f->loss = (3 * f->loss + lost + 2) / 4;
-	if (f->loss > ignored)
-		f->room -= f->room / 4;
-	else if (f->room >= ROOM_LOSSES)
-		f->room = min(f->room + 8, ROOM_ONE);
-	else
-		f->room += !segments;
-	return lost;
-}
-
 static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate, u32 path_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
 	bool lost = (u16)tp->lost != f->round_lost, moved = path_changed(sk, &f->signal.path);
-	u32 q_us, lost_permille, ignored = losses_ignored(f, loss_permille);
+	u32 q_us, lost_permille, ignored = losses_ignored(f);
 
 	if (radio_cell_changed(&f->signal.radio) || moved)
 		base_restart(f, g);
@@ -271,7 +221,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 			f->window = max((u64)f->window, segments_of(group_expects(g, f), f->base_us) / 2);
 		break;
 	case CRUISE:
-		policer_round(f, segments_of(rate, path_us), lost_permille, loss_permille, q_us > least_target_us(f));
+		policer_round(f, segments_of(rate, path_us), lost_permille, q_us > least_target_us(f));
 		cruise_round(sk, f, g, q_us, lost, ignored);
 		break;
 	case PROBE:
@@ -300,18 +250,6 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 /* -- Samples -- */
 
 /*
- * The rate of a flight: that of the segment just acknowledged. Where segments arrive in bunches, this one may have left
- * when few were in flight. So if the queue is not too long, a full flight counts, up to what arrived in two slices.
- */
-static __always_inline u64 flight_rate(const struct tcp_sock *tp, const struct crest *f, u64 acked, u64 recent,
-				       u32 rtt_us, u32 q_us)
-{
-	if (q_us > queue_target_us(f))
-		return acked;
-	return max(acked, min(recent, tp->max_packets_out * (u64)RATE_UNIT / rtt_us));
-}
-
-/*
  * The rate of the model is that of the last flight. A deep queue makes the flight old; then it is that of the last two
  * slices.
  */
@@ -330,43 +268,6 @@ static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flig
 	if (q_us >= 2ULL * deep)
 		return recent;
 	return (flight * (2ULL * deep - q_us) + recent * (q_us - deep)) / max(deep, 1U);
-}
-
-/*
- * W of the model, and W's growth beyond it while no queue is seen. Then W also falls by no more than a quarter per RTT:
- * after losses, what is in flight varies within an RTT, and W would follow its lowest. `path_us` is the least RTT plus
- * the time that ACKs wait.
- */
-static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest *f, u64 rate, u32 q_us, u32 low,
-					u32 elapsed_us, u32 path_us)
-{
-	u64 least = segments_of(rate, path_us), queue, w, grow;
-	u32 target = queue_target_us(f), span = min(elapsed_us * 1000ULL / max(path_us, 1U), 1000ULL);
-
-	if (f->phase >= PROBE)
-		target = f->filled ? f->base_us * 6 : max(target, trial_queue_us(f));
-	queue = (segments_of(rate, target) + extra_of(log2_q10(f->window))) * f->room / ROOM_ONE;
-	w = max(least + queue, least * 11 / 10 + SEGMENT);
-	if (f->room < ROOM_LOSSES)
-		w = least * (15 + f->room) / 16 + SEGMENT;
-	if (q_us > low)
-		f->empty = 0;
-	if (f->phase == CRUISE) {
-		if (q_us <= low) {
-			if (f->empty > 4 && f->window < 2ULL * SEGMENT * tp->max_packets_out &&
-			    f->loss <= losses_ignored(f, loss_permille)) {
-				grow = min(250U + f->empty * 250U / 8, 500U) * f->room / ROOM_ONE;
-				w = max(w, min(f->window + f->window * grow * span / 1000000, 2 * w));
-			}
-			if (f->loss <= FALL_LOSSES && f->room >= ROOM_LOSSES)
-				w = max(w, f->window - ((u64)f->window * span >> 12));
-		}
-		if (policer_limits(f))
-			w = min(w, exp2_q10(f->resume));
-	}
-	if (q_us <= low)
-		f->empty = min(f->empty + span / 125, 255U);
-	return min(max(w, (u64)W_MIN), (u64)W_MAX);
 }
 
 /* The end of a slice. It is not inline, because each ACK would then save the registers that it uses. */
@@ -491,20 +392,6 @@ SEC("struct_ops") u32 BPF_PROG(crest_ssthresh, struct sock *sk)
 		f->stood = 0;
 	}
 	return max(tcp_sk(sk)->snd_ssthresh, 2U);
-}
-
-/*
- * TCP reduces its window for a mark (RFC 3168), at most once per round trip; rarely also for a loss that a tail loss
- * probe repaired, or for a full queue of this host. A mark is never random: there is a queue. It also counts as one
- * lost segment of this round.
- */
-static __always_inline void mark_seen(struct crest *f)
-{
-	f->room -= min(f->room, (u8)(f->room / 4 + 16));
-	f->empty = 0;
-	f->round_lost--;
-	if (f->phase == START)
-		f->phase = CRUISE;
 }
 
 SEC("struct_ops") void BPF_PROG(crest_set_state, struct sock *sk, u8 new_state)
