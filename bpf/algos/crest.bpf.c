@@ -292,7 +292,8 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	flight = flight_rate(tp, f, flight, recent, ack_rtt_us, q_us);
 	/* a segment's own time on the link is not a queue */
 	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)queue_target_us(f));
-	w = model_window(tp, f, model_rate(sk, f, flight, rate, recent, q_us, low), q_us, low, elapsed_us, path_us);
+	rate = forgotten(model_rate(sk, f, flight, rate, recent, q_us, low));
+	w = model_window(tp, f, rate, q_us, low, elapsed_us, path_us);
 	f->last_time = rtt_ticks(elapsed_us);
 	f->last_delivered = n;
 	if (f->phase == START && q_us > queue_target_us(f) / 2)

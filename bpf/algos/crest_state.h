@@ -17,6 +17,7 @@
 #define ACKED_MAX (1U << 16)
 #define ROOM_ONE 255
 #define ROOM_LOSSES 3 /* what losses leave at least; only marks take more */
+#define FEW_LOSSES 2 /* permille; an average does not fall below, because of its rounding */
 #define FALL_LOSSES 90 /* permille; if no more are lost, what arrives varies by chance */
 #define START_PACING_PERMILLE 5000
 #define PACING_PERMILLE 1250

@@ -53,8 +53,8 @@ static __always_inline u64 flight_rate(const struct tcp_sock *tp, const struct c
 }
 
 /*
- * W of the model, and W's growth beyond it while no queue is seen. Then W also falls by no more than a quarter per RTT:
- * after losses, what is in flight varies within an RTT, and W would follow its lowest. `path_us` is the least RTT plus
+ * W of the model, and W's growth beyond it while no queue is seen. After losses, what is in flight varies within an RTT,
+ * and W would follow its lowest; so then, W also falls by no more than a quarter per RTT. `path_us` is the least RTT plus
  * the time that ACKs wait.
  */
 static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest *f, u64 rate, u32 q_us, u32 low,
@@ -78,7 +78,7 @@ static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest 
 				grow = min(250U + f->empty * 250U / 8, 500U) * f->room / ROOM_ONE;
 				w = max(w, min(f->window + f->window * grow * span / 1000000, 2 * w));
 			}
-			if (f->loss <= FALL_LOSSES && f->room >= ROOM_LOSSES)
+			if (f->loss > FEW_LOSSES && f->loss <= FALL_LOSSES && f->room >= ROOM_LOSSES)
 				w = max(w, f->window - ((u64)f->window * span >> 12));
 		}
 		if (policer_limits(f))

@@ -50,6 +50,16 @@ static __always_inline u64 quotient(u64 a, u64 b)
 	return in_r0;
 }
 
+/*
+ * Lets the verifier forget what it knows of a value, so that it follows the rest once, not for each branch before. Needed
+ * in large programs up to Linux 6.2, whose verifier compares all values of two states if a program calls functions.
+ */
+static __always_inline u64 forgotten(u64 value)
+{
+	asm volatile("%0 = le64 %0" : "+r"(value)); /* no instruction on a little-endian machine */
+	return value;
+}
+
 /* The tags already list the tunables. */
 #define LIST_TUNABLE(name, initial, lowest, highest, choices)
 

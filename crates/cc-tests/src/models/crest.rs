@@ -103,7 +103,7 @@ impl Slice {
                 let growth = (0.25 + self.empty_rtts * 0.25).min(0.5) * self.room;
                 window = window.max((self.window * (1.0 + growth * slice_rtts)).min(2.0 * model));
             }
-            if self.room * 255.0 > 2.5 && self.lost <= 0.09 {
+            if self.room * 255.0 > 2.5 && (0.0025..=0.09).contains(&self.lost) {
                 window = window.max(self.window * (1.0 - slice_rtts / 4.0));
             }
         }

@@ -28,6 +28,11 @@ static inline u64 quotient(u64 a, u64 b)
 	return a / b;
 }
 
+static inline u64 forgotten(u64 value)
+{
+	return value;
+}
+
 /* The tunables of an algorithm, for tests that set any of them. */
 struct host_tunable {
 	u32 *value;
