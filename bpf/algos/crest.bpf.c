@@ -254,9 +254,9 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
  * slices.
  */
 static __always_inline u64 model_rate(struct sock *sk, struct crest *f, u64 flight, u64 rate, u64 recent, u32 q_us,
-				      u32 low)
+				      u32 low, u32 target)
 {
-	u32 deep = 2 * queue_target_us(f), forecast = 0;
+	u32 deep = 2 * target, forecast = 0;
 
 	if (radio)
 		forecast = signal_slice(sk, &f->signal, log2_q10(rate), q_us > low);
@@ -275,7 +275,7 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	u32 n = tp->delivered - f->slice_delivered, ack_rtt_us = min(rs->rtt_us, (long)RTT_MAX_US);
-	u32 waited, path_us, q_us, low;
+	u32 waited, path_us, q_us, low, target;
 	u64 flight = min((u64)rs->delivered * RATE_UNIT / rs->rtt_us, RATE_MAX);
 	u64 rate = min(n * RATE_UNIT / elapsed_us, RATE_MAX), recent, w;
 
@@ -289,18 +289,19 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	base_sample(tp, f, f->slice_rtt_us);
 	path_us = f->base_us + rtt_of(f->wait);
 	q_us = f->slice_rtt_us - f->base_us;
-	flight = flight_rate(tp, f, flight, recent, ack_rtt_us, q_us);
+	target = queue_target_us(f);
+	flight = flight_rate(tp, flight, recent, ack_rtt_us, q_us, target);
 	/* a segment's own time on the link is not a queue */
-	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)queue_target_us(f));
-	rate = forgotten(model_rate(sk, f, flight, rate, recent, q_us, low));
-	w = model_window(tp, f, rate, q_us, low, elapsed_us, path_us);
+	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)target);
+	rate = forgotten(model_rate(sk, f, flight, rate, recent, q_us, low, target));
+	w = model_window(tp, f, rate, q_us, low, target, elapsed_us, path_us);
 	f->last_time = rtt_ticks(elapsed_us);
 	f->last_delivered = n;
-	if (f->phase == START && q_us > queue_target_us(f) / 2)
+	if (f->phase == START && q_us > target / 2)
 		f->phase = CRUISE;
 	if (f->phase == CRUISE && !(tp->app_limited && w < f->window))
 		f->window = w;
-	else if (f->phase >= PROBE && (f->phase == MOVED ? q_us <= low : q_us > queue_target_us(f)))
+	else if (f->phase >= PROBE && (f->phase == MOVED ? q_us <= low : q_us > target))
 		f->window = min((u64)f->window, w);
 	least_rtt(&f->round_rtt_us, f->slice_rtt_us);
 	if ((f->phase == PROBE || f->phase == RECHECK) && f->slice_rtt_us <= f->base_us + f->base_us / 64) {

@@ -44,10 +44,10 @@ static __always_inline u64 segments_of(u64 rate, u32 time_us)
  * The rate of a flight: that of the segment just acknowledged. Where segments arrive in bunches, this one may have left
  * when few were in flight. So if the queue is not too long, a full flight counts, up to what arrived in two slices.
  */
-static __always_inline u64 flight_rate(const struct tcp_sock *tp, const struct crest *f, u64 acked, u64 recent,
-				       u32 rtt_us, u32 q_us)
+static __always_inline u64 flight_rate(const struct tcp_sock *tp, u64 acked, u64 recent, u32 rtt_us, u32 q_us,
+				       u32 target)
 {
-	if (q_us > queue_target_us(f))
+	if (q_us > target || acked >= recent)
 		return acked;
 	return max(acked, min(recent, tp->max_packets_out * (u64)RATE_UNIT / rtt_us));
 }
@@ -58,10 +58,10 @@ static __always_inline u64 flight_rate(const struct tcp_sock *tp, const struct c
  * the time that ACKs wait.
  */
 static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest *f, u64 rate, u32 q_us, u32 low,
-					u32 elapsed_us, u32 path_us)
+					u32 target, u32 elapsed_us, u32 path_us)
 {
 	u64 least = segments_of(rate, path_us), queue, w, grow;
-	u32 target = queue_target_us(f), span = min(elapsed_us * 1000ULL / max(path_us, 1U), 1000ULL);
+	u32 span = min(elapsed_us * 1000ULL / max(path_us, 1U), 1000ULL);
 
 	if (f->phase >= PROBE)
 		target = f->filled ? f->base_us * 6 : max(target, trial_queue_us(f));
