@@ -40,8 +40,9 @@
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
  * crest_border.h has the losses behind a border PEP, crest_compete.h the probes and the competition, crest_group.h the
- * data that flows to one receiver share, crest_losses.h losses and marks, crest_reverse.h the way back, crest_signal.h the
- * radio signal, and crest_window.h the window. Hooks: `cong_control`, which also sets the pacing rate. ssthresh does not change.
+ * data that flows to one receiver share, crest_losses.h losses and marks, crest_reverse.h the way back, crest_signal.h
+ * the radio signal, and crest_window.h the window. Hooks: `cong_control`, which also sets the pacing rate. ssthresh does
+ * not change.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
