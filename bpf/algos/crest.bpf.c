@@ -285,16 +285,16 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	waited = reverse_queue(tp, f, q_us >> RTT_TICK_SHIFT, elapsed_us);
 	f->wait = max(waited, f->wait - f->wait / 8U);
 	f->slice_rtt_us = min(f->slice_rtt_us, ack_rtt_us - rtt_of(waited));
-	/* forgets what is known of the values, so that the verifier follows the rest once, not for each branch above */
+	/* the verifier follows the rest once, not for each branch above */
 	asm volatile("" ::: "memory");
 	base_sample(tp, f, f->slice_rtt_us);
-	path_us = f->base_us + rtt_of(f->wait);
-	q_us = f->slice_rtt_us - f->base_us;
+	path_us = forgotten(f->base_us + rtt_of(f->wait));
+	q_us = forgotten(f->slice_rtt_us - f->base_us);
 	target = queue_target_us(f);
 	flight = flight_rate(tp, flight, recent, ack_rtt_us, q_us, target);
 	/* a segment's own time on the link is not a queue */
 	low = min(least_target_us(f) / 4 + RATE_UNIT / max(rate, 1ULL), (u64)target);
-	rate = forgotten(model_rate(sk, f, flight, rate, recent, q_us, low, target));
+	rate = model_rate(sk, f, flight, rate, recent, q_us, low, target);
 	w = model_window(tp, f, rate, q_us, low, target, elapsed_us, path_us);
 	f->last_time = rtt_ticks(elapsed_us);
 	f->last_delivered = n;
