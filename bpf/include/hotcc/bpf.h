@@ -52,7 +52,8 @@ static __always_inline u64 quotient(u64 a, u64 b)
 
 /*
  * Lets the verifier forget what it knows of a value, so that it follows the rest once, not for each branch before. Needed
- * in large programs up to Linux 6.2, whose verifier compares all values of two states if a program calls functions.
+ * in large programs, most of all up to Linux 6.2, whose verifier compares all values of two states if a program calls
+ * functions.
  */
 static __always_inline u64 forgotten(u64 value)
 {
