@@ -77,8 +77,8 @@ static __always_inline void pace(struct sock *sk, const struct crest *f, u32 pat
 	u64 bytes = (u64)f->window * tp->mss_cache / SEGMENT;
 	u32 rtt_us = path_us ?: tp->srtt_us >> 3;
 
-	sk->sk_pacing_rate =
-		bytes * (f->phase == START ? START_PACING_PERMILLE : PACING_PERMILLE) / max(rtt_us, 1U) * 1000;
+	bytes = bytes * (f->phase == START ? START_PACING_PERMILLE : PACING_PERMILLE) * 1000 / max(rtt_us, 1U);
+	sk->sk_pacing_rate = min(bytes, (u64)sk->sk_max_pacing_rate);
 }
 
 static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest *f)
@@ -94,7 +94,7 @@ static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest 
  */
 static __always_inline void start_grow(struct sock *sk, struct crest *f, u32 acked)
 {
-	if ((u16)(tcp_sk(sk)->lost - f->round_lost) > f->window / (8 * SEGMENT) + 4) {
+	if (round_losses(tcp_sk(sk), f) > f->window / (8 * SEGMENT) + 4) {
 		f->phase = CRUISE;
 		return;
 	}
@@ -174,9 +174,9 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 		f->rounds -= min(f->rounds, (u8)1);
 	if (!tp->app_limited) {
 		if (q_us <= least_target_us(f) / 4 && f->loss <= ignored)
-			f->burst = min(f->burst + 60U, burst_permille);
+			f->burst = min(f->burst + 6U, burst_permille / 10);
 		else
-			f->burst -= min(f->burst, (u16)10);
+			f->burst -= min(f->burst, (u8)1);
 	}
 	if (group_probes(g, f, now_ms, tp->srtt_us / 8000)) {
 		probe_begin(f, group_least_window(g));
@@ -200,7 +200,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct crest_group *g = group_find(sk, f->signal.radio.slot);
-	bool lost = (u16)tp->lost != f->round_lost, moved = path_changed(sk, &f->signal.path);
+	bool lost = round_losses(tp, f), moved = path_changed(sk, &f->signal.path);
 	u32 q_us, lost_permille, ignored = losses_ignored(f);
 
 	if (radio_cell_changed(&f->signal.radio) || moved)
@@ -212,7 +212,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	}
 	q_us = f->round_rtt_us > f->base_us ? f->round_rtt_us - f->base_us : 0;
 	lost_permille = losses_add(sk, f, ignored);
-	f->round_lost = tp->lost;
+	lost_before_round(f, tp->lost);
 	f->round_delivered = tp->delivered;
 	switch (f->phase) {
 	case START:
@@ -283,7 +283,7 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	recent = min(((u64)n + f->last_delivered) * RATE_UNIT / ((u64)elapsed_us + rtt_of(f->last_time)), RATE_MAX);
 	q_us = ack_rtt_us > f->base_us ? ack_rtt_us - f->base_us : 0;
 	waited = reverse_queue(tp, f, q_us >> RTT_TICK_SHIFT, elapsed_us);
-	f->wait = max(waited, f->wait - f->wait / 8U);
+	f->wait = max(waited, f->wait * 7U / 8);
 	f->slice_rtt_us = min(f->slice_rtt_us, ack_rtt_us - rtt_of(waited));
 	/* the verifier follows the rest once, not for each branch above */
 	asm volatile("" ::: "memory");
@@ -367,7 +367,7 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
 	f->round_delivered = tp->delivered;
-	f->round_lost = tp->lost;
+	lost_before_round(f, tp->lost);
 	slice_begin(tp, f);
 	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* TCP itself paces, unless fq does */
 	pace(sk, f, f->base_us);

@@ -9,6 +9,7 @@
 #pragma once
 #include <hotcc/tags.h>
 
+#include "crest_losses.h"
 #include "crest_state.h"
 #include "domains.h"
 
@@ -37,6 +38,7 @@ static __noinline void border_losses(struct sock *sk, struct crest *f, u32 segme
 	u64 ignored = (u64)f->window / SEGMENT * border_loss_permille / 1000;
 	struct tcp_sock *tp = tcp_sk(sk);
 
-	if (ignored && tp->lost_out <= ignored + BORDER_FEW && tp->srtt_us >> 3 <= most_rtt_us && border_saw_losses(sk))
-		f->round_lost += segments;
+	if (border_loss_permille && tp->lost_out <= ignored + BORDER_FEW && tp->srtt_us >> 3 <= most_rtt_us &&
+	    border_saw_losses(sk))
+		lost_before_round(f, lost_before(f) + segments);
 }

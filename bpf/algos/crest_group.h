@@ -161,5 +161,7 @@ static __always_inline bool group_fell(const struct crest_group *g, u32 by)
  */
 static __always_inline bool group_probes(const struct crest_group *g, const struct crest *f, u32 now_ms, u32 rtt_ms)
 {
-	return g && now_ms - g->probe_ms <= rtt_ms * 3 / 2 && now_ms - f->base_seen_ms > 4 * rtt_ms;
+	u32 round_ms = max(rtt_ms, SLICE_MIN_US / 1000U);
+
+	return g && now_ms - g->probe_ms <= round_ms * 3 / 2 && now_ms - f->base_seen_ms > 4 * round_ms;
 }

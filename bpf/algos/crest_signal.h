@@ -48,8 +48,7 @@ struct crest_signal {
 	/* not the signal's, but the alignment of this struct would leave these bytes unused */
 	struct path_ref path;
 	u8 reverse_sure FIELD("slices", "in which reverse_least hardly moved, at most 8; then it is believed");
-	u16 reverse_least FIELD("us / 64",
-				"least time from an ACK's stamp to its arrival, by both clocks, modulo 65536");
+	u16 reverse_least FIELD("64 us", "least time from an ACK's stamp to its arrival, by both clocks, modulo 65536");
 };
 
 /* Switches to the other kind of signal, with its own level and error. */

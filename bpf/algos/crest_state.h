@@ -41,18 +41,19 @@ struct crest {
 				  "delivered before the round, which ends when a segment sent in it arrives");
 	u32 round_rtt_us FIELD("us", "least RTT of the round; 0: none yet");
 	u32 window FIELD("segments / 256", "W");
-	u16 last_time FIELD("us / 64", "length of the slice before");
-	u16 wait FIELD("us / 64", "time that ACKs wait in a queue on the way back, at its recent most");
+	u16 last_time FIELD("64 us", "length of the slice before");
+	u16 wait FIELD("64 us", "time that ACKs wait in a queue on the way back, at its recent most");
 	u16 resume FIELD("log2(segments / 256) / 1024",
 			 "W before the probe; in CRUISE, the limit for losses without a queue, or W at same_rtt");
 	u16 peak FIELD("log2(segments / 256) / 1024", "W at its recent best; in COMPETE, before the last loss");
-	u16 probe_rtt FIELD("us / 64", "RTT before the probe");
-	u16 same_rtt FIELD("us / 64", "RTT that W had no effect on; in COMPETE, before the probe that led to it");
-	u16 burst FIELD("permille", "share of the least RTT that is added to the queue wanted");
+	u16 probe_rtt FIELD("64 us", "RTT before the probe");
+	u16 same_rtt FIELD("64 us", "RTT that W had no effect on; in COMPETE, before the probe that led to it");
 	u16 round_lost FIELD("segments", "lost before the round, modulo 65536");
+	u8 round_lost_high FIELD("65536 segments", "lost before the round in addition, modulo 256");
+	u8 burst FIELD("percent", "share of the least RTT that is added to the queue wanted");
 	u8 phase FIELD("", "0 START, 1 CRUISE, 2 PROBE, 3 REFILL, 4 COMPETE, 5 RECHECK, 6 MOVED")
 		EXPORT_COUNTS("START,CRUISE,PROBE,REFILL,COMPETE,RECHECK,MOVED");
-	u8 empty FIELD("RTT / 8", "time without a queue");
+	u8 empty FIELD("least RTT / 8", "time without a queue");
 	u8 rounds FIELD("rounds", "of a queue that others may own; in other phases, since their start");
 	u8 stood FIELD("rounds",
 		       "of such a queue before the probe; in CRUISE, at same_rtt; in COMPETE, since the last loss");

@@ -13,8 +13,8 @@
 
 struct rtt_base {
 	u32 us FIELD("us", "least RTT of the path, 0: none yet");
-	u16 seen FIELD("us / 65536", "when an epoch last had an RTT near it");
-	u16 round_least FIELD("us / 64", "least RTT of the running epoch, rounded down; 65535: none yet");
+	u16 seen FIELD("65536 us", "when an epoch last had an RTT near it");
+	u16 round_least FIELD("64 us", "least RTT of the running epoch, rounded down; 65535: none yet");
 };
 
 static __always_inline u16 base_clock(const struct tcp_sock *tp)

@@ -63,9 +63,10 @@ struct sock {
 	} __core sk_lock;
 	s32 sk_rcvbuf; /* bytes */
 	u32 sk_pacing_status;
-	unsigned long sk_pacing_rate; /* bytes/s */
-	void *sk_bpf_storage;	      /* NULL: the socket has no storage */
-	int sk_rx_dst_ifindex;	      /* the interface on which its packets arrive */
+	unsigned long sk_pacing_rate;	  /* bytes/s */
+	unsigned long sk_max_pacing_rate; /* bytes/s, the application's (SO_MAX_PACING_RATE); all ones: none */
+	void *sk_bpf_storage;		  /* NULL: the socket has no storage */
+	int sk_rx_dst_ifindex;		  /* the interface on which its packets arrive */
 } __core;
 
 struct inet_sock {

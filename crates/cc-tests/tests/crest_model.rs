@@ -268,10 +268,9 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             elapsed_s,
             rtt_s,
             base_s: rtt_s.min(base_before_us / 1e6),
-            // whole ticks: the last seven do not fall
-            wait_s: f64::max(wait_ms / 1e3, (wait - (wait / 8.0).floor()) * 64e-6),
+            wait_s: f64::max(wait_ms / 1e3, (wait * 7.0 / 8.0).floor() * 64e-6), // whole ticks
             window: window / 256.0,
-            burst: burst / 1000.0,
+            burst: burst / 100.0,
             room: room / 255.0,
             empty_rtts: empty / 8.0,
             limit: if (51.0..204.0).contains(&policed) { (resume / 1024.0).exp2() / 256.0 } else { f64::INFINITY },

@@ -17,7 +17,8 @@ u64 host_now_ns;
 struct host_view {
 	u64 now_us;
 	u64 bytes_acked;
-	u64 pacing_rate; /* bytes/s */
+	u64 pacing_rate;     /* bytes/s */
+	u64 max_pacing_rate; /* bytes/s; 0: none */
 	u32 snd_cwnd;
 	u32 snd_cwnd_cnt;
 	u32 snd_cwnd_clamp;
@@ -67,6 +68,7 @@ HOTCC_EXPORT void host_set(struct tcp_sock *tp, const struct host_view *v)
 	tp->tcp_mstamp = v->now_us;
 	tp->bytes_acked = v->bytes_acked;
 	tp->inet_conn.icsk_inet.sk.sk_pacing_rate = v->pacing_rate;
+	tp->inet_conn.icsk_inet.sk.sk_max_pacing_rate = v->max_pacing_rate ?: ~0UL;
 	tp->snd_cwnd = v->snd_cwnd;
 	tp->snd_cwnd_cnt = v->snd_cwnd_cnt;
 	tp->snd_cwnd_clamp = v->snd_cwnd_clamp;

@@ -37,6 +37,8 @@ pub struct View {
     pub bytes_acked: u64,
     /// Pacing rate, bytes/s.
     pub pacing_rate: u64,
+    /// The application's limit for it (SO_MAX_PACING_RATE), bytes/s; 0: none.
+    pub max_pacing_rate: u64,
     /// Window W, segments.
     pub snd_cwnd: u32,
     /// Segments counted towards the next increase by `tcp_cong_avoid_ai`.

@@ -81,3 +81,18 @@ fn many_losses_behind_a_border_count() {
     let many = Round { lost: 20, rtt_us: 42_000, report: Some(SAW_ALL) };
     assert!(Connection::after_lossy_rounds(&algo, many).0 > 100);
 }
+
+/// A tenth of a window of four segments is less than one; two segments more do not count.
+#[test]
+fn two_losses_behind_a_border_do_not_count_in_a_small_window() {
+    let algo = HostAlgo::load("crest");
+    for lost in [2, 3] {
+        let mut connection = Connection::cruising(&algo);
+        while connection.view.snd_cwnd >= 10 {
+            connection.ack(50_000, 4, 4, 42_000);
+        }
+        connection.lossy_round(&algo, Round { lost, rtt_us: 42_000, report: Some(SAW_ALL) });
+        assert_eq!(connection.state("loss") > 0, lost == 3, "{lost} lost");
+    }
+    algo.set_pep(None);
+}

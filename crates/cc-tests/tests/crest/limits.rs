@@ -1,6 +1,6 @@
 //! crest at the limits of its numbers, and with applications that have nothing to send.
 
-use super::{CRUISE, Connection, MSS};
+use super::{CRUISE, Connection, MSS, START};
 use hotcc_host_algo::HostAlgo;
 
 /// 2^30 in units of 1/256 segments.
@@ -95,4 +95,61 @@ fn an_application_that_is_late_now_and_then_does_not_change_w() {
     };
     let (always, late) = (window(|_| false), window(|i| i % 2 == 1));
     assert!((late / always - 1.0).abs() < 0.01, "{late} segments, {always} with data at all times");
+}
+
+/// At 100 Gbit/s over 200 ms, 5 % of a round trip are 86,000 segments.
+#[test]
+fn more_losses_than_16_bits_count() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.fast_slices(1, 200_000);
+    connection.fast_slices(40, 220_000);
+    for _ in 0..80 {
+        connection.view.lost += 625_000 / 20;
+        connection.fast_slices(1, 220_000);
+    }
+    let loss = connection.state("loss");
+    assert!((45..=50).contains(&loss), "{loss} per mille");
+}
+
+#[test]
+fn many_losses_end_the_start_at_100_gbit_per_s() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    while connection.segments() < 2_000_000.0 {
+        let window = connection.view.snd_cwnd;
+        connection.ack(100, window, window as i32, 200_000);
+        assert_eq!(connection.state("phase"), START);
+    }
+    connection.view.lost += 400_000;
+    connection.ack(100, 1, 1, 200_000);
+    assert_eq!(connection.state("phase"), CRUISE);
+}
+
+/// Four segments of 88 bytes over a path of seconds are some hundred bytes per second.
+#[test]
+fn small_windows_are_paced_as_others() {
+    let algo = HostAlgo::load("crest");
+    for rtt_us in [150_000, 221_000, 600_000, 4_000_000] {
+        let mut connection = Connection::new(&algo);
+        connection.view.mss = 88;
+        for _ in 0..20 {
+            connection.ack(rtt_us, 4, 4, rtt_us as i64);
+            connection.ack(rtt_us, 4, 4, 3 * rtt_us as i64);
+        }
+        let paced_s = connection.segments() * 88.0 * 1.25 / connection.view.pacing_rate as f64;
+        let path_s = rtt_us as f64 / 1e6;
+        assert!((paced_s / path_s - 1.0).abs() < 0.02, "paced over {paced_s} s, the path is {path_s} s");
+    }
+}
+
+#[test]
+fn the_applications_limit_for_the_pacing_rate_holds() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.view.max_pacing_rate = 2_000_000;
+    for _ in 0..5 {
+        connection.ack(1000, 2, 10, 40_000);
+    }
+    assert_eq!(connection.view.pacing_rate, 2_000_000, "2.5 MB/s without a limit");
 }

@@ -67,3 +67,28 @@ fn siblings_probe_together() {
     assert!(probes(0) >= 2 && probes(1) >= 2, "{phases:?}");
     assert!(together >= probes(0), "{phases:?}");
 }
+
+/// With an RTT of a millisecond, a round still lasts 8 ms.
+#[test]
+fn siblings_on_a_short_path_probe_together() {
+    let algo = member(&Group::default());
+    let mut flows = [Connection::new(&algo), Connection::new(&algo)];
+    flows[1].view.now_us += 4_000; // its rounds end between the other's
+    for flow in &mut flows {
+        flow.view.srtt_us = 8 * 1_500;
+        flow.ack(8_000, 100, 100, 1_000);
+        flow.ack(8_000, 100, 100, 6_000); // a queue that ends the start
+    }
+    let (mut probes, mut joined) = (0, 0);
+    for _ in 0..4000 {
+        let before = flows[0].state("phase");
+        for flow in &mut flows {
+            flow.ack(8_000, 100, 100, 1_500);
+        }
+        if before != PROBE && flows[0].state("phase") == PROBE {
+            probes += 1;
+            joined += u32::from(flows[1].state("phase") == PROBE);
+        }
+    }
+    assert!(probes >= 4 && joined == probes, "{joined} of {probes} probes");
+}

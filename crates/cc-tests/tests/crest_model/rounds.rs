@@ -37,12 +37,17 @@ pub struct Rounds {
     empty_rtts: f64,
     phase: f64,
     delivered: u32,
-    lost: u16,
+    lost: u32,
     waits: bool,
     longer: Longer,
     probe: Probe,
     competitor: Competitor,
     stored: f64,
+}
+
+/// Returns the number of segments that were lost after another number was; the flow keeps 24 bits of it.
+fn since(lost: u32, earlier: u32) -> u32 {
+    lost.wrapping_sub(earlier) & 0xff_ffff
 }
 
 /// A slice as the test made it.
@@ -189,12 +194,12 @@ impl Connection<'_> {
             base_s: self.state("base_us") / 1e6,
             least_rtt_s: (least_us > 0.0).then_some(least_us / 1e6),
             losses: Losses { share: self.state("loss") / 1e3, room: self.state("room") / 255.0 },
-            burst: self.state("burst") / 1e3,
+            burst: self.state("burst") / 1e2,
             policer: Policer { tries: policed / LIMIT_ONE, rounds: policed % LIMIT_ONE, limit: stored },
             empty_rtts: self.state("empty") / 8.0,
             phase,
             delivered: self.state("round_delivered") as u32,
-            lost: self.state("round_lost") as u16,
+            lost: self.state("round_lost") as u32 + ((self.state("round_lost_high") as u32) << 16),
             waits: self.state("wait") > 0.0,
             longer: Longer {
                 signs: (self.state("probes") as u32).saturating_sub(4),
@@ -221,7 +226,7 @@ impl Connection<'_> {
             (got.losses.room - expected.room).abs() <= ROOM_ERROR,
             "{got:?}, by the model {expected:?}; {before:?}"
         );
-        assert_eq!(before.lost.wrapping_sub(got.lost), 1, "a mark counts as a loss");
+        assert_eq!(since(before.lost, got.lost), 1, "a mark counts as a loss");
         counts.marks += 1;
     }
 
@@ -357,7 +362,7 @@ impl Connection<'_> {
     }
 
     fn judge_round(&self, before: &Rounds, after: &Rounds, slice: Measured, counts: &mut RoundCounts) {
-        let lost = f64::from((self.view.lost as u16).wrapping_sub(before.lost));
+        let lost = f64::from(since(self.view.lost, before.lost));
         let delivered = self.view.delivered.wrapping_sub(before.delivered);
         let lost = Losses::of_round(lost, f64::from(delivered));
         let ignored = before.policer.ignored();

@@ -66,7 +66,8 @@ const UNSET: [i128; 2] = [0x7fff_ffff, u32::MAX as i128];
 /// look-up.
 const LATEST_LOOK: [&str; 2] = ["radio.generation", "path.clock"];
 
-/// Formats a state value; a fixed-point value is divided by its scale: `n_q16 4.25 segments per RTT (278528 / 65536)`.
+/// Formats a state value. A fixed-point value is divided by its scale: `n_q16 4.25 segments per RTT (278528 / 65536)`. A
+/// value in multiples of a unit is multiplied: `probe_rtt 7808 us (122 x 64)`.
 fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
     if unit == "segments" && UNSET.contains(value) {
         return format!("{name} not set");
@@ -81,7 +82,10 @@ fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
             let text = format!("{name} {} {unit}", *value as f64 / divisor);
             format!("{} ({value} / {scale})", text.trim_end())
         }
-        None => format!("{name} {value} {unit}").trim_end().to_owned(),
+        None => match unit.split_once(' ').and_then(|(size, unit)| Some((size.parse::<i128>().ok()?, unit))) {
+            Some((size, unit)) => format!("{name} {} {unit} ({value} x {size})", value * size),
+            None => format!("{name} {value} {unit}").trim_end().to_owned(),
+        },
     }
 }
 
@@ -95,6 +99,7 @@ mod tests {
             (278_528, "segments per RTT / 65536", "f 4.25 segments per RTT (278528 / 65536)"),
             (32_768, "1/65536", "f 0.5 (32768 / 65536)"),
             (7, "us / 8", "f 0.875 us (7 / 8)"),
+            (122, "64 us", "f 7808 us (122 x 64)"),
             (i128::from(u32::MAX), "segments", "f not set"),
             (i128::from(u32::MAX), "", "f 4294967295"),
             (12, "segments", "f 12 segments"),
