@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * crest (`crest`): the window is the rate that the link has just served times the least RTT, plus a small queue. The
- * radio's capacity or SINR corrects the rate, weighted by how well it has predicted the rate so far. A loss alone does
- * not change the window.
+ * radio's capacity or SINR corrects the rate, weighted by how well it has predicted the rate so far. Up to 3 % of losses
+ * do not lower the window, except at the start or against a rival.
  *
  * The law is this project's own, without a paper. docs/algorithms/crest.md describes it and its limits.
  *
@@ -20,7 +20,7 @@
  *         full             +- | RECHECK |  | COMPETE | <--------------------------------------------------+
  *                             +---------+  +---------+ W as CUBIC's
  *                              |    ^  ^        | |
- *                              |    |  +--------+ | after 12, 25, 50 .. rounds, or the queue doubled
+ *                              |    |  +--------+ | after 24, 50, 100 .. rounds, or the queue doubled
  *                              +----|-------------+
  *                                   W smaller, two rounds; others own the queue: back to COMPETE
  *
@@ -28,21 +28,22 @@
  *            of an RTT. The kernel's delivered / interval spans stalls, and is too low after each.
  *   window   W = B path + (B q + extra) room, q = max(5 ms, base / 8) + burst, extra = max(3, 1.25 sqrt(W)) segments
  *            In a queue of more than 2 q, B goes over to the rate of the last two slices, if that is less.
- *            Without a queue for half an RTT, W grows by 25 % per RTT and more, to twice the model's at most.
+ *            Without a queue for half an RTT, W grows by 40 to 50 % per RTT, to twice the model's at most.
  *   burst    grows by 6 % of base with each round that saw no queue, and shrinks by 1 % with any other
  *   room     1; it shrinks while more than 3 % of the segments are lost. W stays above 1.1 B path.
  *   marks    ECN marks shrink room more, in the end to 0; then W is 15/16 B path, and grows in rounds without marks.
  *   limit    losses without a queue: W is what arrives, for a while (a policer); if that does not help, they are random
  *   path     base, and the time that ACKs wait in a queue on the way back, which the receiver's clock in them shows
- *   base     the least RTT of 5 s; then a probe looks for it; or what a smaller W saw three times on end, the last time
- *            in a probe: a longer path
+ *   base     the least RTT; after 5 s (or 62 RTTs) without one near it, a probe looks for it; or what a smaller W saw
+ *            three times on end, the last time in a probe: a longer path
  *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
  *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
  *
  * crest_border.h has the losses behind a border PEP, crest_compete.h the probes and the competition, crest_group.h the
  * data that flows to one receiver share, crest_losses.h losses and marks, crest_reverse.h the way back, crest_signal.h
- * the radio signal, and crest_window.h the window. Hooks: `cong_control`, which also sets the pacing rate. ssthresh does
- * not change.
+ * the radio signal, and crest_window.h the window. Hooks: `cong_control`, which also sets the pacing rate; `ssthresh`, in
+ * which COMPETE reduces W for a loss, while the kernel's ssthresh stays; `set_state` for marks; `cwnd_event` and
+ * `cwnd_event_tx_start` for idle periods.
  */
 #include <hotcc/fixed.h>
 #include <hotcc/learned.h>
@@ -419,7 +420,7 @@ SEC("struct_ops") void BPF_PROG(crest_cwnd_event, struct sock *sk, enum tcp_ca_e
 		slice_begin(tcp_sk(sk), flow_state(sk));
 }
 
-/* W is the model's; no loss has changed it. */
+/* Outside COMPETE, no loss has changed W; in COMPETE, its reduction stays. */
 SEC("struct_ops") u32 BPF_PROG(crest_undo_cwnd, struct sock *sk)
 {
 	return max(tcp_sk(sk)->snd_cwnd, 2U);

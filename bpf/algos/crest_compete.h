@@ -34,8 +34,8 @@ static __always_inline u32 test_window(u32 window, u32 rtt_us, u32 base_us)
 }
 
 /*
- * A probe made W smaller. If the whole queue is this flow's, RTT falls with W, by at least half of the queue. If other
- * flows keep their windows, RTT falls by this flow's share of the queue.
+ * A probe made W smaller. If the whole queue is this flow's, RTT falls with W, by half of the queue; three quarters of
+ * that are enough. If other flows keep their windows, RTT falls by half of this flow's share of the queue.
  */
 static __always_inline bool queue_is_own(u32 before_us, u32 now_us, u32 base_us)
 {

@@ -144,7 +144,7 @@ static __always_inline u64 group_expects(const struct crest_group *g, const stru
 	return min(exp2_q10(max(g->level + s->readings[0], 1)), RATE_MAX);
 }
 
-/* W of a probe. With many flows, four segments of each may be more than the path holds. */
+/* W of a probe. Of several flows, four segments each may be more than the path holds. */
 static __always_inline u32 group_least_window(const struct crest_group *g)
 {
 	return group_flows(g) > 1 ? W_MIN / 2 : W_MIN;
@@ -157,7 +157,8 @@ static __always_inline bool group_fell(const struct crest_group *g, u32 by)
 }
 
 /*
- * Whether a flow of the group began a probe within the last one and a half rounds, and this flow has not probed since.
+ * Whether a flow of the group began a probe within the last one and a half rounds, and this flow neither probed nor saw
+ * an RTT near its least in the last four.
  */
 static __always_inline bool group_probes(const struct crest_group *g, const struct crest *f, u32 now_ms, u32 rtt_ms)
 {

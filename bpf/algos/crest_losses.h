@@ -13,15 +13,15 @@
 
 #include "crest_state.h"
 
-TUNABLE(u32, loss_permille, 30, 30, 0, 200, "permille", "share of lost segments that is ignored");
+TUNABLE(u32, loss_permille, 30, 30, 4, 200, "permille", "share of lost segments that is ignored");
 
 #define POLICED_AFTER 32 /* RTT / 8 without a queue */
 #define POLICED_SETTLE 8 /* rounds in which the average still includes earlier losses */
 #define POLICED_HOLD 50
-#define POLICED_RANDOM 4
+#define POLICED_RANDOM 4 /* the try from which on losses count as random */
 #define POLICED_GROWTH 29 /* 2 %, in log2 / 1024 */
-#define POLICED_LESS 95	 /* 1/16: with few segments in flight, the rate of arrival is known to one in ten */
-#define POLICED_LEAST 425 /* a quarter: so few may say that almost nothing arrives */
+#define POLICED_FALL_LEAST 95 /* 1/16: with few segments in flight, the rate of arrival is known to one in ten */
+#define POLICED_FALL_MOST 425 /* a quarter: with few segments in flight, a round may seem to bring almost nothing */
 #define RANDOM_MORE 3	 /* times as many random losses are ignored */
 #define POLICED_TRY 51	  /* f->policed counts tries in this unit, and rounds below it */
 
@@ -74,9 +74,9 @@ static __always_inline u32 losses_add(struct sock *sk, struct crest *f, u32 igno
 }
 
 /*
- * Runs after a round of CRUISE. `arrives` is what the path delivers per least RTT, in 1/256 segments. `lost` is the
- * round's losses, in permille. `queue` is whether the round saw a queue. The
- * average, f->loss, still includes the losses of an earlier full queue, so `lost` counts as well.
+ * Runs after a round of CRUISE. `arrives` is what arrives in the time of the path, in 1/256 segments. `lost` is the
+ * round's losses, in permille. `queue` is whether the queue is longer than the least one that is wanted. The average,
+ * f->loss, still includes the losses of an earlier full queue, so `lost` counts as well.
  *
  * Under a limit, half as many losses are too many. A retransmission leaves when the loss is detected, one RTT after it,
  * and may find the policer's bucket empty each time: with 2 % of losses, nothing arrived in order for half a minute.
@@ -103,7 +103,7 @@ static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost
 			tries = 1;
 		} else {
 			tries++;
-			limit = max(min(limit, f->resume - POLICED_LESS), f->resume - POLICED_LEAST);
+			limit = max(min(limit, f->resume - POLICED_FALL_LEAST), f->resume - POLICED_FALL_MOST);
 		}
 		f->policed = tries * POLICED_TRY;
 		f->resume = limit;

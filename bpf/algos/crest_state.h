@@ -14,7 +14,7 @@
 #define SLICE_MIN_US 8000
 #define SLICE_SEGMENTS 4
 #define DELAYED_ACK_US 30000 /* a receiver delays an ACK by 40 ms; such an ACK says nothing about the path */
-#define ACKED_MAX (1U << 16)
+#define ACKED_MAX (1U << 16) /* keeps W plus what an ACK adds below 2^32 */
 #define ROOM_ONE 255
 #define ROOM_LOSSES 3 /* what losses leave at least; only marks take more */
 #define FEW_LOSSES 2 /* permille; an average does not fall below, because of its rounding */

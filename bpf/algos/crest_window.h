@@ -12,9 +12,9 @@
 TUNABLE(u32, target_us, 5000, 5000, 0, 1000000, "us", "queueing delay wanted, at least");
 TUNABLE(u32, target_permille, 125, 125, 0, 2000, "permille", "queueing delay wanted, as a share of the least RTT");
 TUNABLE(u32, burst_permille, 500, 500, 0, 2000, "permille",
-	"most that links served in bursts add to it, of the least RTT");
+	"most that links served in bursts add to the queueing delay wanted, of the least RTT");
 TUNABLE(u32, extra_segments, 3, 3, 0, 100, "segments",
-	"own segments in the queue beyond that, at least: make shares even");
+	"own segments in the queue beyond the queueing delay wanted, at least: make shares even");
 
 static __always_inline u32 least_target_us(const struct crest *f)
 {
@@ -35,6 +35,7 @@ static __always_inline u64 extra_of(u32 window_log)
 	return max((u64)extra_segments * SEGMENT, exp2_q10(window_log / 2) * 20); /* 20 / 16 sqrt(W) */
 }
 
+/* What arrives in this time at this rate, in 1/256 segments. */
 static __always_inline u64 segments_of(u64 rate, u32 time_us)
 {
 	return rate * min(time_us, RTT_MAX_US) / (RATE_UNIT / SEGMENT);

@@ -15,13 +15,12 @@ struct choose_job {
 	u64 chosen;
 	u64 refused;
 	u64 changed;  /* of those chosen: ran another one when they closed */
-	u64 ended;    /* connected sockets that closed; the fields below are about these */
-	u64 began_ns; /* when the first of them was connected */
+	u64 began_ns; /* when the first connection was established */
 	u64 ended_ns; /* when the last of their data was acknowledged, as far as is known */
 	u64 acked_bytes;
 	u64 sent_segments; /* with data, retransmissions included */
 	u64 retransmitted_segments;
-	u64 srtt_us; /* the sum of their smoothed RTTs */
+	u64 srtt_us_bytes; /* the sum of smoothed RTT x bytes acknowledged */
 };
 
 /* The part of a connection's traffic that is already added up. */
@@ -29,8 +28,6 @@ struct counted {
 	u64 acked_bytes;
 	u32 sent_segments;
 	u32 retransmitted_segments;
-	u32 srtt_us;
-	u32 pad;
 };
 
 struct {
@@ -62,22 +59,21 @@ static void add_up(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct counted *before;
+	u64 acked_bytes;
 
 	before = sk ? bpf_sk_storage_get(&counted, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE) : NULL;
 	if (!before)
 		return;
-	if (!before->srtt_us)
-		__sync_fetch_and_add(&job.ended, 1);
-	if (ctx->bytes_acked != before->acked_bytes)
+	acked_bytes = ctx->bytes_acked - before->acked_bytes;
+	if (acked_bytes)
 		job.ended_ns = bpf_ktime_get_ns();
-	__sync_fetch_and_add(&job.acked_bytes, ctx->bytes_acked - before->acked_bytes);
+	__sync_fetch_and_add(&job.acked_bytes, acked_bytes);
 	__sync_fetch_and_add(&job.sent_segments, ctx->data_segs_out - before->sent_segments);
 	__sync_fetch_and_add(&job.retransmitted_segments, ctx->total_retrans - before->retransmitted_segments);
-	__sync_fetch_and_add(&job.srtt_us, (u64)(ctx->srtt_us >> 3) - before->srtt_us);
+	__sync_fetch_and_add(&job.srtt_us_bytes, (ctx->srtt_us >> 3) * acked_bytes);
 	before->acked_bytes = ctx->bytes_acked;
 	before->sent_segments = ctx->data_segs_out;
 	before->retransmitted_segments = ctx->total_retrans;
-	before->srtt_us = ctx->srtt_us >> 3;
 }
 
 SEC("sockops") int choose_cc(struct bpf_sock_ops *ctx)

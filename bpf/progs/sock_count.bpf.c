@@ -158,7 +158,7 @@ SEC("iter/tcp") int count_flows(struct bpf_iter__tcp *ctx)
 	if (srtt_us)
 		tally(&g->srtt_us, srtt_us >> 3);
 	rate = rate_bytes_per_s((u64)delivered * mss, interval_us);
-	if (rate)
+	if (rate && !is_silent(tp))
 		tally(&g->delivery_kbps, rate / 125);
 	export_state(g, tp, mss);
 	return 0;

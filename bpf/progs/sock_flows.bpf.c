@@ -83,7 +83,7 @@ SEC("iter/tcp") int list_flows(struct bpf_iter__tcp *ctx)
 	record.min_rtt_us = tp->rtt_min.s[0].v;
 	record.mss = tp->mss_cache;
 	record.total_retrans = tp->total_retrans;
-	record.rate_delivered = tp->rate_delivered;
+	record.rate_delivered = is_silent(tp) ? 0 : tp->rate_delivered;
 	record.rate_interval_us = tp->rate_interval_us;
 	record.snd_una = tp->snd_una;
 	record.bytes_acked = tp->bytes_acked;

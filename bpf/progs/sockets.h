@@ -4,6 +4,7 @@
  * sock_count, sock_flows, sock_migrate, rx_drwa and a test object.
  */
 #pragma once
+#include <hotcc/fixed.h>
 #include <hotcc/kernel.h>
 
 #define SOL_TCP 6
@@ -92,4 +93,10 @@ static __always_inline bool read_socket_cc(struct tcp_sock *tp, struct socket_cc
 				       core_field_offset(struct bpf_struct_ops_map, map) +
 				       core_field_offset(struct bpf_map, id));
 	return true;
+}
+
+/* Nothing is in flight, and for a second no segment came or left: the latest rate sample says nothing about now. */
+static __always_inline bool is_silent(const struct tcp_sock *tp)
+{
+	return !tp->packets_out && (s64)(bpf_ktime_get_ns() / 1000 - tp->tcp_mstamp) > (s64)USEC_PER_SEC;
 }

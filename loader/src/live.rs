@@ -55,9 +55,9 @@ pub struct Link {
     pub sinr_db: Option<f64>,
     /// Running average of the SINR, dB.
     pub average_db: Option<f64>,
-    /// Age of the SINR.
+    /// Age of the latest reading, SINR or capacity.
     pub age_ms: Option<u32>,
-    /// `fresh`, `stale` (algorithms ignore it), or `never` (no reading yet).
+    /// State of the latest reading: `fresh`, `stale` (algorithms ignore it), or `never` (no reading yet).
     pub state: &'static str,
     /// Capacity, bits per second, if the source knows it.
     pub capacity_bps: Option<u64>,
@@ -79,8 +79,8 @@ pub fn links() -> Result<Vec<Link>> {
             peers: link.key.to_string(),
             sinr_db: reading.sinr_db(),
             average_db: reading.average_db(),
-            age_ms: reading.age_ms(now_ms),
-            state: match reading.freshness(now_ms) {
+            age_ms: reading.latest_age_ms(now_ms),
+            state: match reading.latest_freshness(now_ms) {
                 Freshness::Fresh => "fresh",
                 Freshness::Stale => "stale",
                 Freshness::Never => "never",

@@ -41,6 +41,31 @@ fn a_flow_is_shown_with_its_algorithms_state() {
     assert!(!ok(&["flows"]).contains("n_q16"), "the state is for one algorithm");
 }
 
+/// Its latest rate sample says nothing about now.
+#[test]
+fn a_silent_flow_delivers_nothing() {
+    let Some(_test) = kernel_test("a_silent_flow_delivers_nothing", &["cc_silent"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_silent"]);
+    let mut connection = Connection::new("cc_silent");
+    connection.send(200_000);
+    assert!(flows("cc_silent")[0]["delivery_bps"].as_u64().unwrap() > 0);
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(flows("cc_silent")[0]["delivery_bps"], Value::Null);
+    connection.send(200_000);
+    assert!(flows("cc_silent")[0]["delivery_bps"].as_u64().unwrap() > 0, "it is not silent any more");
+}
+
+#[test]
+fn named_values_are_shown_by_name() {
+    let Some(_test) = kernel_test("named_values_are_shown_by_name", &["cc_phase"]) else { return };
+    ok(&["load", "crest", "--as", "cc_phase"]);
+    let mut connection = Connection::new("cc_phase");
+    connection.send(20_000);
+    let text = ok(&["flows", "--cc", "cc_phase"]);
+    assert!(text.contains("    phase START (0)\n") || text.contains("    phase CRUISE (1)\n"), "{text}");
+    assert!(text.contains("    signal.radio.kind none (0)\n"), "{text}");
+}
+
 #[test]
 fn flows_are_filtered_sorted_and_watched() {
     let Some(_test) = kernel_test("flows_are_filtered_sorted_and_watched", &["cc_order"]) else { return };

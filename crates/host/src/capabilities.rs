@@ -31,12 +31,20 @@ pub fn drop_all_but(keep: &[Capability]) -> Result<String> {
 /// Fails if the kernel refuses.
 pub fn identity() -> Result<String> {
     let held = caps::read(None, CapSet::Permitted).tried(|| "cannot read capabilities".to_owned())?;
-    let mut names: Vec<String> = held.iter().map(ToString::to_string).collect();
-    names.sort();
-    let names = match names.len() {
-        0 => "no capability".to_owned(),
-        n if n == caps::runtime::thread_all_supported().len() => "all capabilities".to_owned(),
-        _ => names.join(", "),
+    let missing: CapsHashSet = caps::runtime::thread_all_supported().difference(&held).copied().collect();
+    let list = |some: &CapsHashSet| {
+        let mut names: Vec<String> = some.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.join(", ")
+    };
+    let names = if held.is_empty() {
+        "no capability".to_owned()
+    } else if missing.is_empty() {
+        "all capabilities".to_owned()
+    } else if missing.len() < held.len() {
+        format!("all capabilities but {}", list(&missing))
+    } else {
+        list(&held)
     };
     Ok(format!("user {}, with {names}", nix::unistd::geteuid()))
 }

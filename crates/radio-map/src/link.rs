@@ -119,6 +119,19 @@ impl Snapshot {
         self.judge(self.capacity.map(|c| c.age_ms(now_ms)))
     }
 
+    /// Returns the age of the latest reading of either kind at `now_ms`, as [`age_ms`](Self::age_ms) does.
+    #[must_use]
+    pub fn latest_age_ms(&self, now_ms: u32) -> Option<u32> {
+        let ages = [self.age_ms(now_ms), self.capacity.map(|c| c.age_ms(now_ms))];
+        ages.into_iter().flatten().min()
+    }
+
+    /// Returns how readers judge the latest reading of either kind at `now_ms`.
+    #[must_use]
+    pub fn latest_freshness(&self, now_ms: u32) -> Freshness {
+        self.judge(self.latest_age_ms(now_ms))
+    }
+
     fn judge(&self, age_ms: Option<u32>) -> Freshness {
         match age_ms {
             None => Freshness::Never,
@@ -194,6 +207,25 @@ mod tests {
         }
         line.capacity.store(0, Relaxed);
         assert_eq!(Snapshot::of(&line).capacity_freshness(now_ms), Freshness::Never);
+    }
+
+    #[test]
+    fn the_latest_reading_is_of_either_kind() {
+        let line = slot(0, 80, 100);
+        let latest = |now_ms| {
+            let link = Snapshot::of(&line);
+            (link.latest_age_ms(now_ms), link.latest_freshness(now_ms))
+        };
+        let now_ms = PackedSinr::unpack(line.sinr.load(Relaxed)).unwrap().time_ms.wrapping_add(80);
+        assert_eq!(latest(now_ms), (Some(80), Freshness::Fresh));
+        let capacity = Capacity::new(5e7, true, now_ms.wrapping_sub(30)).unwrap();
+        line.capacity.store(capacity.pack(), Relaxed);
+        assert_eq!(latest(now_ms), (Some(30), Freshness::Fresh));
+        line.sinr.store(0, Relaxed);
+        assert_eq!(latest(now_ms), (Some(30), Freshness::Fresh), "capacity alone");
+        assert_eq!(latest(now_ms + 71), (Some(101), Freshness::Stale));
+        line.capacity.store(0, Relaxed);
+        assert_eq!(latest(now_ms), (None, Freshness::Never));
     }
 
     #[test]

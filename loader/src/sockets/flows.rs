@@ -4,7 +4,7 @@ use super::count::version_label;
 use super::exported::forecast;
 use super::walk::SocketWalk;
 use crate::object::check_cc_name;
-use crate::object::describe::StateField;
+use crate::object::describe::{Export, StateField};
 use crate::object::prepare::set_job;
 use crate::registry::Algo;
 use crate::sys::tick_us;
@@ -85,7 +85,8 @@ pub struct Connection {
     pub srtt_us: Option<u32>,
     /// The kernel's windowed minimum RTT, microseconds; `None` before the first sample.
     pub min_rtt_us: Option<u32>,
-    /// Latest delivery rate, bits per second; `None` before the first sample.
+    /// Latest delivery rate, bits per second; `None` before the first sample, and if nothing was in flight and no segment
+    /// came or left for a second.
     pub delivery_bps: Option<u64>,
     /// Segments retransmitted.
     pub retransmits: u32,
@@ -151,6 +152,9 @@ pub struct StateValue {
     pub value: i128,
     /// Unit; empty for a plain number.
     pub unit: String,
+    /// Name of the value, if the field has few values and they have names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub meaning: Option<String>,
 }
 
 /// Lists the open connections that run `cc`, or all if it is `None`, in the given namespaces, or in all if none is
@@ -268,12 +272,18 @@ impl Versions {
         };
         let value = |field: &StateField| {
             let value = field.place.read(&record.state)?;
-            Some(StateValue { name: field.name.clone(), value, unit: field.unit.clone() })
+            let names = match &field.export {
+                Some(Export::Counts(names)) => names.as_slice(),
+                _ => &[],
+            };
+            let meaning = usize::try_from(value).ok().and_then(|value| names.get(value).cloned());
+            Some(StateValue { name: field.name.clone(), value, unit: field.unit.clone(), meaning })
         };
         let forecast = forecast(fields, &record.state).map(|segments_per_s| StateValue {
             name: "forecast".to_owned(),
             value: (segments_per_s * f64::from(record.mss) * 8.0) as i128,
             unit: "bit/s".to_owned(),
+            meaning: None,
         });
         let ms = |ticks: u64| ticks * u64::from(self.tick_us) / 1000;
         let set = |value: u32| (value != 0).then_some(value);

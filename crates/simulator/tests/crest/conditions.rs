@@ -175,7 +175,7 @@ fn time_division_costs_little() {
 }
 
 /// The whole window arrives at once. The first segment of the next one leaves when nothing is in flight. The share of a
-/// single link is a matter of chance: 0.09 to 0.66.
+/// single link is a matter of chance: 0.24 to 0.65.
 #[test]
 fn a_window_that_arrives_at_once_does_not_shrink() {
     let shares = (60..=200).step_by(10).map(|mbit_per_s| {
@@ -184,7 +184,7 @@ fn a_window_that_arrives_at_once_does_not_shrink() {
         ["crest", "bbr"].map(|cc| path.share(&under(cc, &plan), 3))
     });
     let (crest, bbr) = shares.fold((0.0, 0.0), |(crest, bbr), share| (crest + share[0], bbr + share[1]));
-    assert!(crest > 0.4 * bbr, "{} of BBR's", crest / bbr);
+    assert!(crest > 0.35 * bbr, "{} of BBR's", crest / bbr);
 }
 
 /// ACKs arrive in bunches, at most a fifth of a round trip apart. If they are further apart, the least RTT is too far

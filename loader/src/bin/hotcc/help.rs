@@ -149,8 +149,8 @@ Examples:
   hotcc run --cc ./mine.bpf.o -- nginx -g 'daemon off;'";
 
 pub const PATHS_HELP: &str = "\
-Algorithms that use path changes (dcm) restart their measurements when the route to their peer changes; without a watch \
-they continue unchanged. `watch` follows the routes of one network namespace and notifies all flows of this machine to \
+Algorithms that use path changes (crest, dcm and dtcp; `hotcc list` shows which) restart their measurements when the \
+route to their peer changes; without a watch they continue unchanged. `watch` follows the routes of one network namespace and notifies all flows of this machine to \
 the same destinations. Several watches may run at once.
 
 Examples:

@@ -132,7 +132,7 @@ fn run_command(choice: &run::Choice, command: &[String]) -> Result<ExitCode> {
     let traffic = ran.traffic;
     if traffic.acked_bytes > 0 {
         let seconds = traffic.ended_ns.saturating_sub(traffic.began_ns) as f64 / 1e9;
-        let (bytes, rtt_us) = (traffic.acked_bytes as f64, traffic.srtt_us as f64 / traffic.ended as f64);
+        let (bytes, rtt_us) = (traffic.acked_bytes as f64, traffic.srtt_us_bytes as f64 / traffic.acked_bytes as f64);
         eprintln!(
             "hotcc: {:.3} MB acknowledged in {seconds:.2} s, {:.2} Mbit/s; RTT {:.2} ms; {} of {} segments sent again",
             bytes / 1e6,

@@ -51,8 +51,6 @@ pub struct Ran {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Traffic {
-    /// Number of connections.
-    pub ended: u64,
     /// Time at which the first one was established, CLOCK_MONOTONIC.
     pub began_ns: u64,
     /// Time at which the last data were acknowledged, as read at a change of a connection's state.
@@ -63,8 +61,8 @@ pub struct Traffic {
     pub sent_segments: u64,
     /// Segments that were retransmitted.
     pub retransmitted_segments: u64,
-    /// Sum of their smoothed RTTs, microseconds.
-    pub srtt_us: u64,
+    /// Sum of smoothed RTT x bytes acknowledged, microseconds x bytes.
+    pub srtt_us_bytes: u64,
 }
 
 /// `struct choose_job` of `cgroup_cc`.

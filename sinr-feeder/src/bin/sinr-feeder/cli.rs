@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Feed radio readings (SINR) to congestion control in the kernel.
+/// Feed radio readings (SINR, capacity) to congestion control in the kernel.
 ///
 /// Readings go to the radio map in /sys/fs/bpf/hotcc/signal, where every loaded algorithm looks them up by the peer's
 /// address. The map outlives this program; its readings expire by age.

@@ -97,7 +97,7 @@ fn abandoned(map: &RadioMap) -> anyhow::Result<Vec<IndexKey>> {
     let mut links = map.view().links()?;
     links.retain(|link| {
         let s = &link.snapshot;
-        let is_fresh = [s.freshness(s.taken_ms), s.capacity_freshness(s.taken_ms)].contains(&Freshness::Fresh);
+        let is_fresh = s.latest_freshness(s.taken_ms) == Freshness::Fresh;
         !is_fresh && !s.owner_alive()
     });
     Ok(links.into_iter().map(|link| link.key).collect())

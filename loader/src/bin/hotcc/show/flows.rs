@@ -68,7 +68,10 @@ const LATEST_LOOK: [&str; 2] = ["radio.generation", "path.clock"];
 
 /// Formats a state value. A fixed-point value is divided by its scale: `n_q16 4.25 segments per RTT (278528 / 65536)`. A
 /// value in multiples of a unit is multiplied: `probe_rtt 7808 us (122 x 64)`.
-fn state_text(StateValue { name, value, unit }: &StateValue) -> String {
+fn state_text(StateValue { name, value, unit, meaning }: &StateValue) -> String {
+    if let Some(meaning) = meaning {
+        return format!("{name} {meaning} ({value})");
+    }
     if unit == "segments" && UNSET.contains(value) {
         return format!("{name} not set");
     }
@@ -104,10 +107,13 @@ mod tests {
             (i128::from(u32::MAX), "", "f 4294967295"),
             (12, "segments", "f 12 segments"),
         ] {
-            let value = StateValue { name: "f".to_owned(), value, unit: unit.to_owned() };
+            let value = StateValue { name: "f".to_owned(), value, unit: unit.to_owned(), meaning: None };
             assert_eq!(state_text(&value), text);
         }
-        let look = |value| StateValue { name: "radio.generation".to_owned(), value, unit: String::new() };
+        let look =
+            |value| StateValue { name: "radio.generation".to_owned(), value, unit: String::new(), meaning: None };
+        let phase = StateValue { name: "phase".to_owned(), meaning: Some("CRUISE".to_owned()), ..look(1) };
+        assert_eq!(state_text(&phase), "phase CRUISE (1)");
         assert_eq!(state_text(&look(0)), "radio.generation not consulted yet");
         assert_eq!(state_text(&look(1)), "radio.generation 1");
     }

@@ -27,10 +27,7 @@ pub fn outcome_lines(verb: &str, outcome: &Outcome) -> Vec<String> {
     let Outcome { name, object, profile, .. } = outcome;
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
     if outcome.served_already {
-        line!(
-            lines,
-            "{name} not {verb}: {object} already serves with the same tunables; `hotcc rollback` still undoes the previous swap"
-        );
+        line!(lines, "{name} not {verb}: {object} already serves with the same tunables; nothing changed");
     } else {
         line!(lines, "{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
     }
