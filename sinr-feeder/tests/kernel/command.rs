@@ -56,9 +56,11 @@ fn a_trace_without_sinr_is_warned_of() {
     let said = run(&without);
     assert!(said.contains("capacity.csv holds no SINR: algorithms that read only the SINR run without"), "{said}");
     let link = &sandbox.links()[0];
+    assert_eq!((&link["sinr_state"], &link["sinr_age_ms"]), (&json!("never"), &json!(null)));
     assert_eq!(
         (&link["state"], &link["capacity_state"], &link["capacity_origin"]),
-        (&json!("never"), &json!("fresh"), &json!("measured"))
+        (&json!("fresh"), &json!("fresh"), &json!("measured")),
+        "the latest reading of either kind is fresh"
     );
     assert_eq!(link["capacity_bps"], 2_000_000);
     let said = run(&sandbox.trace("power.csv", "time_s,sinr_db,rsrp_dbm\n0,,-90\n0.1,,-91\n"));
