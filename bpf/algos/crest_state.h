@@ -53,7 +53,7 @@ struct crest {
 	u8 burst FIELD("percent", "share of the least RTT that is added to the queue wanted");
 	u8 phase FIELD("", "0 START, 1 CRUISE, 2 PROBE, 3 REFILL, 4 COMPETE, 5 RECHECK, 6 MOVED")
 		EXPORT_COUNTS("START,CRUISE,PROBE,REFILL,COMPETE,RECHECK,MOVED");
-	u8 empty FIELD("least RTT / 8", "time without a queue");
+	u8 empty FIELD("RTT / 8", "time without a queue");
 	u8 rounds FIELD("rounds", "of a queue that others may own; in other phases, since their start");
 	u8 stood FIELD("rounds",
 		       "of such a queue before the probe; in CRUISE, at same_rtt; in COMPETE, since the last loss");

@@ -63,7 +63,6 @@ static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest 
 {
 	u64 least = segments_of(rate, path_us), queue, w, grow;
 	u32 span = min(elapsed_us * 1000ULL / max(path_us, 1U), 1000ULL);
-	u32 eighths = min(elapsed_us * 8ULL / max(f->base_us, 1U), 8ULL);
 
 	if (f->phase >= PROBE)
 		target = f->filled ? f->base_us * 6 : max(target, trial_queue_us(f));
@@ -87,6 +86,6 @@ static __always_inline u64 model_window(const struct tcp_sock *tp, struct crest 
 			w = min(w, exp2_q10(f->resume));
 	}
 	if (q_us <= low)
-		f->empty = min(f->empty + eighths, 255U);
+		f->empty = min(f->empty + span / 125, 255U);
 	return min(max(w, (u64)W_MIN), (u64)W_MAX);
 }

@@ -130,22 +130,6 @@ fn the_least_time_follows_the_clock_when_the_queue_goes() {
     assert!(seen_ms > 41.0, "{seen_ms} ms");
 }
 
-/// A queue on the way back may be longer than the least RTT. The time without a queue of the data still counts.
-#[test]
-fn w_grows_without_a_queue_also_while_acks_wait_for_longer_than_the_path() {
-    let algo = HostAlgo::load("crest");
-    let mut connection = connection(&algo, 1.0);
-    for _ in 0..20 {
-        connection.slice(142_000, 100_000, 1.0);
-    }
-    assert_eq!(connection.state("empty"), 0, "two milliseconds are a queue");
-    for _ in 0..4 {
-        connection.slice(140_000, 100_000, 1.0);
-    }
-    // four slices are a least RTT
-    assert_eq!(connection.state("empty"), 8);
-}
-
 #[test]
 fn nothing_of_a_queue_that_has_gone_remains_in_the_path() {
     let algo = HostAlgo::load("crest");

@@ -150,8 +150,8 @@ Examples:
 
 pub const PATHS_HELP: &str = "\
 Algorithms that use path changes (crest, dcm and dtcp; `hotcc list` shows which) restart their measurements when the \
-route to their peer changes; without a watch they continue unchanged. `watch` follows the routes of one network namespace and notifies all flows of this machine to \
-the same destinations. Several watches may run at once.
+route to their peer changes; without a watch they continue unchanged. `watch` follows the routes of one network \
+namespace and notifies all flows of this machine to the same destinations. Several watches may run at once.
 
 Examples:
   hotcc paths watch                            until interrupted; flows continue without it
