@@ -213,7 +213,7 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 	}
 	q_us = f->round_rtt_us > f->base_us ? f->round_rtt_us - f->base_us : 0;
 	lost_permille = losses_add(sk, f, ignored);
-	lost_before_round(f, tp->lost);
+	set_lost_before(f, tp->lost);
 	f->round_delivered = tp->delivered;
 	switch (f->phase) {
 	case START:
@@ -368,7 +368,7 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
 	f->round_delivered = tp->delivered;
-	lost_before_round(f, tp->lost);
+	set_lost_before(f, tp->lost);
 	slice_begin(tp, f);
 	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* TCP itself paces, unless fq does */
 	pace(sk, f, f->base_us);

@@ -9,7 +9,6 @@
 #pragma once
 #include <hotcc/tags.h>
 
-#include "crest_losses.h"
 #include "crest_state.h"
 #include "domains.h"
 
@@ -40,5 +39,5 @@ static __noinline void border_losses(struct sock *sk, struct crest *f, u32 segme
 
 	if (border_loss_permille && tp->lost_out <= ignored + BORDER_FEW && tp->srtt_us >> 3 <= most_rtt_us &&
 	    border_saw_losses(sk))
-		lost_before_round(f, lost_before(f) + segments);
+		set_lost_before(f, lost_before(f) + segments);
 }

@@ -25,23 +25,6 @@ TUNABLE(u32, loss_permille, 30, 30, 4, 200, "permille", "share of lost segments 
 #define RANDOM_MORE 3	 /* times as many random losses are ignored */
 #define POLICED_TRY 51	  /* f->policed counts tries in this unit, and rounds below it */
 
-static __always_inline u32 lost_before(const struct crest *f)
-{
-	return f->round_lost | (u32)f->round_lost_high << 16;
-}
-
-static __always_inline void lost_before_round(struct crest *f, u32 lost)
-{
-	f->round_lost = lost;
-	f->round_lost_high = lost >> 16;
-}
-
-/* The segments that were lost since the round began. */
-static __always_inline u32 round_losses(const struct tcp_sock *tp, const struct crest *f)
-{
-	return (tp->lost - lost_before(f)) & 0xffffff;
-}
-
 static __always_inline bool policer_limits(const struct crest *f)
 {
 	return f->policed >= POLICED_TRY && f->policed < POLICED_RANDOM * POLICED_TRY;
@@ -123,7 +106,7 @@ static __always_inline void mark_seen(struct crest *f)
 {
 	f->room -= min(f->room, (u8)(f->room / 4 + 16));
 	f->empty = 0;
-	lost_before_round(f, lost_before(f) - 1);
+	set_lost_before(f, lost_before(f) - 1);
 	if (f->phase == START)
 		f->phase = CRUISE;
 }

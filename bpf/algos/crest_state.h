@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* A flow's state, its units, and the law's constants. For `crest`. */
 #pragma once
+#include <hotcc/kernel.h>
 #include <hotcc/tags.h>
 
 #include "crest_signal.h"
@@ -67,3 +68,21 @@ struct crest {
 			 "since a limit for losses without a queue, plus 51 for each on end; from 204: random");
 	u8 counted FIELD("", "last epoch in which the group counted this flow, modulo 256");
 };
+
+/* The segments that were lost before the round, modulo 2^24. */
+static __always_inline u32 lost_before(const struct crest *f)
+{
+	return f->round_lost | (u32)f->round_lost_high << 16;
+}
+
+static __always_inline void set_lost_before(struct crest *f, u32 lost)
+{
+	f->round_lost = lost;
+	f->round_lost_high = lost >> 16;
+}
+
+/* The segments that were lost since the round began. */
+static __always_inline u32 round_losses(const struct tcp_sock *tp, const struct crest *f)
+{
+	return (tp->lost - lost_before(f)) & 0xffffff;
+}

@@ -80,11 +80,7 @@ pub fn links() -> Result<Vec<Link>> {
             sinr_db: reading.sinr_db(),
             average_db: reading.average_db(),
             age_ms: reading.latest_age_ms(now_ms),
-            state: match reading.latest_freshness(now_ms) {
-                Freshness::Fresh => "fresh",
-                Freshness::Stale => "stale",
-                Freshness::Never => "never",
-            },
+            state: reading.latest_freshness(now_ms).name(),
             capacity_bps: reading.capacity.map(|c| c.bps()),
             source: source_name(reading.source),
             feeder: reading.owner_pid.filter(|_| reading.owner_alive()),

@@ -60,6 +60,18 @@ pub enum Freshness {
     Never,
 }
 
+impl Freshness {
+    /// Returns its name in output: `fresh`, `stale` or `never`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Stale => "stale",
+            Self::Never => "never",
+        }
+    }
+}
+
 impl Snapshot {
     /// Copies the line.
     pub(crate) fn of(line: &Slot) -> Self {

@@ -99,20 +99,18 @@ fn links(max_shown: usize) -> Result<Links> {
 
 fn link(link: &hotcc_radio_map::Link) -> Link {
     let s = &link.snapshot;
-    let capacity_age_ms = s.capacity.map(|c| c.age_ms(s.taken_ms));
     let measured = s.capacity.is_some_and(|c| !c.is_derived);
     let is_capacity_used = measured && s.capacity_freshness(s.taken_ms) == Freshness::Fresh;
     let is_used = s.freshness(s.taken_ms) == Freshness::Fresh || is_capacity_used;
-    let ages = s.age_ms(s.taken_ms).into_iter().chain(capacity_age_ms);
     Link {
         key: link.key,
         sinr_db: s.sinr_db(),
         average_db: s.average_db(),
-        age_ms: ages.min(),
+        age_ms: s.latest_age_ms(s.taken_ms),
         fresh: (is_used || s.owner_pid.is_some()).then_some(is_used),
         updates: s.updates,
         capacity_bps: s.capacity.map(|c| c.bps()),
-        capacity_age_ms,
+        capacity_age_ms: s.capacity.map(|c| c.age_ms(s.taken_ms)),
         cell: s.cell,
     }
 }

@@ -62,8 +62,8 @@ impl<W: Write> Recording<W> {
         let now_ms = monotonic_ms32();
         let fresh = snapshot.sinr.filter(|d| d.age_ms(now_ms) <= snapshot.max_age_ms);
         let capacity = snapshot.capacity.filter(|c| c.age_ms(now_ms) <= snapshot.max_age_ms);
-        let ages = fresh.map(|d| d.age_ms(now_ms)).into_iter().chain(capacity.map(|c| c.age_ms(now_ms)));
-        let made_ms = now_ms.wrapping_sub(ages.min().unwrap_or(0));
+        let age_ms = snapshot.latest_age_ms(now_ms).filter(|age_ms| *age_ms <= snapshot.max_age_ms);
+        let made_ms = now_ms.wrapping_sub(age_ms.unwrap_or(0));
         let since_ms = made_ms.wrapping_sub(*self.start_ms.get_or_insert(made_ms));
         let cell = |value: Option<String>| value.unwrap_or_default();
         writeln!(

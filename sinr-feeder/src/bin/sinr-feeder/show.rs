@@ -4,7 +4,7 @@ use crate::cli::ShowArgs;
 use comfy_table::{CellAlignment, Table, presets};
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::radio::{q8_to_db, source_name};
-use hotcc_radio_map::{Freshness, Link, RadioView};
+use hotcc_radio_map::{Link, RadioView};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -59,15 +59,15 @@ impl Row {
             sinr_db: s.sinr.map(|d| q8_to_db(d.sinr_q8_db.into())),
             average_db: s.sinr.map(|d| q8_to_db(d.average_q8_db.into())),
             age_ms: s.latest_age_ms(now_ms),
-            state: state(s.latest_freshness(now_ms)),
+            state: s.latest_freshness(now_ms).name(),
             sinr_age_ms: s.age_ms(now_ms),
-            sinr_state: state(s.freshness(now_ms)),
+            sinr_state: s.freshness(now_ms).name(),
             max_age_ms: s.max_age_ms,
             updates: s.updates,
             period_ms: s.period_ms,
             capacity_bps: s.capacity.map(|c| c.bps()),
             capacity_age_ms: s.capacity.map(|c| c.age_ms(now_ms)),
-            capacity_state: state(s.capacity_freshness(now_ms)),
+            capacity_state: s.capacity_freshness(now_ms).name(),
             capacity_origin: s.capacity.map(|c| if c.is_derived { "derived" } else { "measured" }),
             rsrp_dbm: s.rsrp_dbm,
             rsrq_db: s.rsrq_db,
@@ -123,14 +123,6 @@ const COLUMNS: [&str; 15] = [
     "SOURCE",
     "OWNER",
 ];
-
-fn state(freshness: Freshness) -> &'static str {
-    match freshness {
-        Freshness::Fresh => "fresh",
-        Freshness::Stale => "stale",
-        Freshness::Never => "never",
-    }
-}
 
 fn cell(value: Option<impl ToString>) -> String {
     value.map_or("-".to_owned(), |v| v.to_string())

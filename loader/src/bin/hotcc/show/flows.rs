@@ -80,15 +80,14 @@ fn state_text(StateValue { name, value, unit, meaning }: &StateValue) -> String 
     }
     let parts = unit.rsplit_once(" / ").or_else(|| Some(("", unit.strip_prefix("1/")?)));
     let scaled = parts.and_then(|(unit, scale)| Some((unit, scale, scale.parse::<f64>().ok()?)));
-    match scaled {
-        Some((unit, scale, divisor)) => {
-            let text = format!("{name} {} {unit}", *value as f64 / divisor);
-            format!("{} ({value} / {scale})", text.trim_end())
-        }
-        None => match unit.split_once(' ').and_then(|(size, unit)| Some((size.parse::<i128>().ok()?, unit))) {
-            Some((size, unit)) => format!("{name} {} {unit} ({value} x {size})", value * size),
-            None => format!("{name} {value} {unit}").trim_end().to_owned(),
-        },
+    if let Some((unit, scale, divisor)) = scaled {
+        let text = format!("{name} {} {unit}", *value as f64 / divisor);
+        return format!("{} ({value} / {scale})", text.trim_end());
+    }
+    let multiple = unit.split_once(' ').and_then(|(size, unit)| Some((size.parse::<i128>().ok()?, unit)));
+    match multiple {
+        Some((size, unit)) => format!("{name} {} {unit} ({value} x {size})", value * size),
+        None => format!("{name} {value} {unit}").trim_end().to_owned(),
     }
 }
 
