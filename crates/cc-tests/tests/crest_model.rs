@@ -258,7 +258,7 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
         if !is_whole {
             continue; // the least RTT may be that of an earlier ACK
         }
-        let own_rate = f64::from(acked) / elapsed_s;
+        let own_rate = (f64::from(acked) / elapsed_s * 16.0).floor() / 16.0; // whole units
         let slice = Slice {
             acked_rate: f64::from(delivered) / (rtt_us as f64 / 1e6),
             acked_rtt_s: rtt_us as f64 / 1e6,
@@ -291,7 +291,9 @@ fn apply(algo: &HostAlgo, seed: u64, usual: u64) -> Counts {
             continue;
         }
         let got = connection.state("window") / 256.0;
-        let expected = [-error_s, 0.0, error_s].map(|error_s| {
+        // whether there is a queue is decided in whole microseconds, by two divisions that round down
+        let most_error_s = error_s + 2e-6;
+        let expected = [-most_error_s, 0.0, most_error_s].map(|error_s| {
             Slice { rtt_s: slice.rtt_s - error_s, wait_s: slice.wait_s + error_s, ..slice }.window_after()
         });
         let least = expected.into_iter().fold(f64::MAX, f64::min) * (1.0 - TOLERANCE) - 0.1;

@@ -45,7 +45,7 @@ pub struct Slice {
 }
 
 /// 2^30 in units of 1/256 segments.
-const MOST_SEGMENTS: f64 = 4_194_304.0;
+pub(super) const MOST_SEGMENTS: f64 = 4_194_304.0;
 
 impl Slice {
     /// Returns the queue that is wanted, s.

@@ -1,6 +1,8 @@
 //! crest's least RTT, and its rules per round, in f64, from its page (docs/algorithms/crest.md): losses, bursts,
 //! policers, probes and competition, one slice or round at a time.
 
+use super::crest::MOST_SEGMENTS;
+
 /// Share of lost segments that is ignored.
 const IGNORED: f64 = 0.03;
 const BURST_MOST: f64 = 0.5;
@@ -138,7 +140,12 @@ impl Policer {
         if self.tries == 0 {
             return self;
         }
-        Self { rounds, limit: self.limit * if rounds == LIMIT_ROUNDS { 1.02 } else { 1.0 }, ..self }
+        let growth = match self.tries {
+            _ if rounds < LIMIT_ROUNDS => 1.0,
+            1 => 1.02,
+            _ => 1.06,
+        };
+        Self { rounds, limit: (self.limit * growth).min(MOST_SEGMENTS), ..self }
     }
 }
 

@@ -64,6 +64,14 @@ fn w_stays_large_while_5_percent_are_lost() {
     assert!(during > 0.5, "{during} of the link while segments are lost");
 }
 
+/// At a long RTT, losses may end when the limit has fallen to a fraction of the link, and 50 rounds take nine seconds.
+#[test]
+fn a_limit_that_losses_left_low_grows_soon() {
+    let path = Path { rate_bps: 119_438_523, delay_ms: 94 };
+    let share = path.share(&run(&path.lossy_within(5, 12, 0.05)), 28);
+    assert!(share > 0.88, "{share} of the link from 28 s on");
+}
+
 /// With few segments in flight, a round may lose so many that they do not look random.
 #[test]
 fn it_uses_a_usual_link_that_loses_5_percent() {
