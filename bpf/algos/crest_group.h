@@ -17,6 +17,7 @@
  * repairs it.
  */
 #pragma once
+#include <hotcc/fixed.h>
 #include <hotcc/kernel.h>
 #include <hotcc/log2.h>
 #include <hotcc/peer.h>

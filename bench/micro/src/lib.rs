@@ -8,6 +8,7 @@ mod apply;
 mod awake;
 mod border;
 mod busy_swaps;
+mod many_groups;
 mod migrate;
 pub mod options;
 mod pep_ingest;
@@ -45,7 +46,7 @@ pub struct Measure {
 }
 
 /// All measures, in the order in which they run.
-pub const MEASURES: [Measure; 13] = [
+pub const MEASURES: [Measure; 14] = [
     Measure {
         name: ack_cost::NAME,
         about: "CPU time per ACK, relative to the kernel's CUBIC called through the same glue",
@@ -55,6 +56,11 @@ pub const MEASURES: [Measure; 13] = [
         name: shared_map::NAME,
         about: "CPU time per ACK of crest with a full map of groups, relative to an empty one",
         run: shared_map::run,
+    },
+    Measure {
+        name: many_groups::NAME,
+        about: "CPU time per ACK of crest with 10,000 groups, relative to crest without its map of groups",
+        run: many_groups::run,
     },
     Measure {
         name: throughput::NAME,
