@@ -64,14 +64,18 @@ fn without_and_with_readings(address: SocketAddr, connection: &mut Connection) {
     assert_eq!((of_kind(&page, "sinr"), of_kind(&page, "capacity")), (Some(0.0), Some(0.0)));
     assert_eq!((summed("signal.error_with"), summed("forecast")), (0.0, 0.0));
     let fed = Fed::new("127.0.0.1/32", 5000);
-    for _ in 0..20 {
-        fed.publish(25.0, 20.0, 0);
-        connection.send(4 * MIB);
-    }
+    let has_learned = (0..10).any(|_| {
+        // on a busy machine, the flow may see no queue for a while
+        for _ in 0..20 {
+            fed.publish(25.0, 20.0, 0);
+            connection.send(4 * MIB);
+        }
+        summed("signal.error_with") > 0.0 && summed("signal.weight") > 0.0
+    });
+    assert!(has_learned, "it has learned nothing");
     let page = scrape(address);
     agrees(&page);
     assert_eq!(of_kind(&page, "sinr"), Some(1.0));
-    assert!(summed("signal.error_with") > 0.0 && summed("signal.weight") > 0.0, "it has learned nothing");
     let forecast_mbps = summed("forecast") / 1e6;
     assert!((100.0..2500.0).contains(&forecast_mbps), "a link of 500 Mbit/s: {forecast_mbps}");
     // the previous version's connections still count after a swap

@@ -25,6 +25,7 @@ fn serve() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
+        let mut silent = Vec::new();
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -37,6 +38,10 @@ fn serve() -> u16 {
                 "/less" => ("200 OK", 4, "0\n1\n"),
                 "/more" => ("200 OK", 100, "0\n100\n150\n200\n300\n400\n"),
                 "/cut" => ("200 OK", TRACE.len(), "0\n100\n"),
+                "/silent" => {
+                    silent.push(stream);
+                    continue;
+                }
                 _ => ("404 Not Found", 0, ""),
             };
             let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
@@ -176,6 +181,16 @@ fn failed_and_damaged_downloads_are_not_kept() {
     assert!(err(&checked).contains("other; delete it and run `hotcc-bench traces fetch other`: it has 7 bytes"));
     let rows: serde_json::Value = serde_json::from_slice(&checked.stdout).unwrap();
     assert_eq!((rows.as_array().unwrap().len(), &rows[0]["name"]), (1, &"whole".into()));
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_given_up() {
+    let bench = Bench::new();
+    bench.list(&["silent"]);
+    let refused = bench.run(&["fetch", "--list", "list.toml", "silent"]);
+    assert_eq!((refused.status.code(), err(&refused).lines().count()), (Some(1), 1), "{}", err(&refused));
+    assert!(err(&refused).contains("transferred the last 30 seconds"), "{}", err(&refused));
+    assert!(bench.cached().is_empty());
 }
 
 #[test]

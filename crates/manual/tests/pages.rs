@@ -55,6 +55,21 @@ fn every_command_has_a_page() {
 }
 
 #[test]
+fn a_page_has_the_usage_and_whole_examples() {
+    let (_, hotcc) = &programs()[0];
+    let pages = tempfile::tempdir().unwrap();
+    succeed(Command::new(hotcc).arg("man").arg(pages.path()));
+    let page = fs::read_to_string(pages.path().join("hotcc-run.1")).unwrap().replace(r"\-", "-").replace(r"\*(Aq", "'");
+    let usage = "hotcc run [OPTIONS] --cc <NAME|PATH> -- <COMMAND>...";
+    assert!(page.lines().any(|line| line == usage), "{page}");
+    let (before, examples) = page.split_once("\n.nf\n").unwrap();
+    assert!(before.ends_with("\nExamples:"), "{page}");
+    let (examples, _) = examples.split_once("\n.fi").unwrap();
+    let longest = "hotcc run --cc dtcp --profile paper --set alpha_permille=300 -- curl -T file https://example.org";
+    assert!(examples.lines().any(|line| line.trim() == longest), "{page}");
+}
+
+#[test]
 fn every_program_completes_its_commands() {
     for (name, program) in programs() {
         for shell in ["bash", "zsh", "fish"] {
