@@ -8,6 +8,7 @@ mod apply;
 mod awake;
 mod border;
 mod busy_swaps;
+mod crowd;
 mod many_groups;
 mod migrate;
 pub mod options;

@@ -1,30 +1,27 @@
 //! CPU time per ACK of crest with 10,000 connections to as many receivers, relative to crest without its map of groups.
 
 use super::awake::Awake;
+use super::crowd::{CONNECTIONS, Crowd};
 use super::options::Options;
-use super::registered::register;
-use super::report::{Bound, Finding, significant, spread};
+use super::registered::{cong_control, register};
+use super::report::{Finding, significant};
 use super::run_time::run_times_of;
-use super::wire::{OTHER_FILES, RECEIVER, Wire, allow_files, open};
+use super::wire::{RECEIVER, Wire, open};
 use anyhow::{Context, Result, ensure};
 use hotcc::object::Loaded;
 use hotcc_testbed::netlab::pause;
-use hotcc_testbed::statistics::{mean_ratio, median};
-use libbpf_rs::{Link, MapCore, Program};
-use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce, TcpCongestion};
-use nix::sys::socket::{Backlog, listen, setsockopt};
+use hotcc_testbed::statistics::median;
+use libbpf_rs::{Link, MapCore};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{SndBufForce, TcpCongestion};
 use std::ffi::OsString;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 /// Name of the measure for `--only`.
 pub const NAME: &str = "many-groups";
 const BOUND: f64 = 1.1;
-const CONNECTIONS: usize = 10_000;
-/// A connection that is not accepted needs no file of this process, but receives data; a listener keeps up to 4096.
-const CONNECTIONS_OF_A_LISTENER: usize = 2_500;
 /// The algorithms, by object, and the names that they get.
 const KINDS: [(&str, &str); 2] = [("crest_apart", "b_apart"), ("crest", "b_groups")];
 /// Writes to all connections take less time than this link needs for them: they wait in its queue for seconds.
@@ -34,7 +31,7 @@ const QUEUE: &str = "256mb";
 const RECEIVERS: Ipv4Addr = Ipv4Addr::new(10, 248, 0, 0);
 /// What a connection sends in a turn: 16 segments.
 const BYTES: usize = 16 * 1448;
-/// Size of buffers, which hold what a connection sends in both turns: nobody reads it.
+/// Size of each buffer. It holds all that a connection sends in two turns, because the receiver reads nothing.
 const BUFFER_BYTES: usize = 1 << 18;
 /// A turn has ended when no ACK has come for this long.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -49,9 +46,7 @@ struct Kind {
 impl Kind {
     fn load((object, name): (&str, &str)) -> Result<Self> {
         let (loaded, link) = register(object, name)?;
-        let program = loaded.object.progs().find(|p| p.name().to_string_lossy().ends_with("cong_control"));
-        let program = Program::id_from_fd(program.with_context(|| format!("{object} has no cong_control"))?.as_fd())?;
-        Ok(Self { cc: name.into(), program, loaded, _link: link })
+        Ok(Self { cc: name.into(), program: cong_control(&loaded)?, loaded, _link: link })
     }
 
     /// Returns the number of records in the map of groups.
@@ -81,29 +76,17 @@ impl Kind {
 }
 
 /// Opens connections to as many addresses.
-fn crowd(wire: &Wire) -> Result<(Vec<TcpStream>, Vec<TcpListener>)> {
-    let (mut senders, mut listeners) = (Vec::new(), Vec::new());
-    while senders.len() < CONNECTIONS {
-        let listener = wire.receiver.enter(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)))??;
-        listen(&listener, Backlog::MAXCONN)?;
-        setsockopt(&listener, RcvBufForce, &BUFFER_BYTES)?;
-        let port = listener.local_addr()?.port();
-        let numbers = senders.len()..senders.len() + CONNECTIONS_OF_A_LISTENER;
-        let connect = |number: usize| {
-            let sender = open("reno", SocketAddrV4::new((u32::from(RECEIVERS) + number as u32).into(), port))?;
-            setsockopt(&sender, SndBufForce, &BUFFER_BYTES)?;
-            Ok(sender)
-        };
-        senders.extend(wire.sender.enter(|| numbers.map(connect).collect::<Result<Vec<_>>>())??);
-        listeners.push(listener);
-    }
-    Ok((senders, listeners))
+fn crowd(wire: &Wire) -> Result<Crowd> {
+    Crowd::open(wire, BUFFER_BYTES, |number, port| {
+        let sender = open("reno", SocketAddrV4::new((u32::from(RECEIVERS) + number as u32).into(), port))?;
+        setsockopt(&sender, SndBufForce, &BUFFER_BYTES)?;
+        Ok(sender)
+    })
 }
 
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 2 } else { 12 };
-    allow_files(CONNECTIONS as u64 + OTHER_FILES)?;
     let wire = Wire::new()?;
     wire.split()?;
     wire.sender.tc(&format!("qdisc replace dev receiver root tbf rate {RATE} burst 64kb limit {QUEUE}"))?;
@@ -114,10 +97,10 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let _awake = Awake::keep();
     let mut ns = [Vec::new(), Vec::new()];
     for round in 0..rounds {
-        let (mut senders, _listeners) = crowd(&wire)?;
+        let mut crowd = crowd(&wire)?;
         for place in 0..2 {
             let kind = (place + round) % 2; // each comes first in turn
-            ns[kind].push(kinds[kind].turn(&mut senders)?);
+            ns[kind].push(kinds[kind].turn(&mut crowd.senders)?);
         }
         eprintln!("  round {} of {rounds}: {:.0} and {:.0} ns per ACK", round + 1, ns[1][round], ns[0][round]);
     }
@@ -126,13 +109,8 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     ensure!(groups >= CONNECTIONS * 9 / 10, "{CONNECTIONS} connections made only {groups} groups");
     let [apart, sharing] = &ns;
     let ratios: Vec<f64> = sharing.iter().zip(apart).map(|(sharing, apart)| sharing / apart).collect();
-    let interval = mean_ratio(&ratios);
-    let judged = "with / without groups, 95 % high";
     let subject = format!("crest, {CONNECTIONS} receivers");
-    let mut finding = Finding::new(NAME, subject, judged, interval.map(|i| i.high), Bound::AtMost(BOUND));
-    if let Some(i) = interval {
-        finding = finding.figure(format!("{} times the time ({}), {rounds} pairs", significant(i.mean), spread(&i)));
-    }
+    let finding = Finding::of_ratios(NAME, subject, "with / without groups, 95 % high", "", &ratios, BOUND);
     let [apart, sharing] = [apart, sharing].map(|ns| median(ns).map_or("-".to_owned(), significant));
     Ok(vec![finding.figure(format!("{sharing} instead of {apart} ns per ACK, {groups} records at the end"))])
 }

@@ -1,6 +1,6 @@
 //! The findings of the measures, as a table for people and as JSON.
 
-use hotcc_testbed::statistics::Interval;
+use hotcc_testbed::statistics::{Interval, mean_ratio};
 use serde::Serialize;
 use std::fmt;
 
@@ -68,6 +68,29 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Compares the upper end of the 95 % interval of a mean ratio with `bound`. `ratio` names the ratio.
+    #[must_use]
+    pub fn of_ratios(
+        measure: &'static str,
+        subject: impl Into<String>,
+        judged: &'static str,
+        ratio: &str,
+        ratios: &[f64],
+        bound: f64,
+    ) -> Self {
+        let interval = mean_ratio(ratios);
+        let finding = Self::new(measure, subject, judged, interval.map(|i| i.high), Bound::AtMost(bound));
+        match interval {
+            Some(i) => finding.figure(format!(
+                "{ratio}{} times the time ({}), {} pairs",
+                significant(i.mean),
+                spread(&i),
+                ratios.len()
+            )),
+            None => finding,
+        }
+    }
+
     /// Compares `value` with `bound`.
     #[must_use]
     pub fn new(

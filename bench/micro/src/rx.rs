@@ -8,21 +8,20 @@
 //! subtracted.
 
 use super::awake::Awake;
+use super::crowd::{CONNECTIONS, Crowd};
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
 use super::run_time::run_times;
-use super::wire::{Flow, OTHER_FILES, RECEIVER, Wire, allow_files};
+use super::wire::{Flow, RECEIVER, Wire};
 use anyhow::{Context, Result, ensure};
 use hotcc::cgroup::cgroup2_root;
 use hotcc::rx::{self, Method, Request};
 use hotcc_testbed::netlab::pause;
 use hotcc_testbed::statistics::{median, quartiles};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
-use nix::sys::socket::sockopt::RcvBufForce;
-use nix::sys::socket::{Backlog, listen, setsockopt};
 use std::fs;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,11 +39,6 @@ const PER_PACKET: &str = "ns per packet received";
 const INITIAL_WINDOW: usize = 10;
 /// Size of receive buffers that are never read.
 const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
-/// Number of connections that are open at once.
-const FLOWS: usize = 10_000;
-/// Number of connections per listener. A connection that is not accepted needs no file descriptor of this process, but
-/// still receives data; a listener keeps up to 4096 of them.
-const FLOWS_OF_A_LISTENER: usize = 2_500;
 /// Number of disturbed rounds with many connections before the measure is given up.
 const DISTURBED_ROUNDS: usize = 3;
 /// Time to wait for delayed ACKs.
@@ -97,10 +91,11 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         let name = method.name();
         let receiver = Receiver::load(method)?;
         findings.extend(single(options, &receiver, &nothing.1)?);
-        let mut crowd = Crowd::open(&receiver)?;
+        eprintln!("  opening {CONNECTIONS} connections");
+        let (_wire, mut crowd) = receiver.enter(crowd)?;
         for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, if options.quick { 5 } else { 20 })] {
-            let subject = format!("{name}, {FLOWS} enrolled connections, bursts of {burst}");
-            findings.push(enrolled_finding(&subject, &crowd.costs(burst, rounds)?));
+            let subject = format!("{name}, {CONNECTIONS} enrolled connections, bursts of {burst}");
+            findings.push(enrolled_finding(&subject, &costs(&mut crowd, burst, rounds)?));
         }
     }
     Ok(findings)
@@ -182,58 +177,37 @@ fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
     Ok((Cost::of(&before, &after, packets as f64)?, measure.1 / measure.0))
 }
 
-/// Many connections that receive data in turn, so that the state of none of them is in a cache.
-struct Crowd {
-    senders: Vec<TcpStream>,
-    _listeners: Vec<TcpListener>,
-    _wire: Wire,
+/// Opens many connections, which receive data in turn, so that the state of none of them is in a cache.
+fn crowd() -> Result<(Wire, Crowd)> {
+    let wire = Wire::new()?;
+    wire.split()?;
+    let connect = |_, port| Ok(TcpStream::connect((RECEIVER, port))?);
+    let crowd = Crowd::open(&wire, RECEIVE_BUFFER_BYTES, connect)?;
+    Ok((wire, crowd))
 }
 
-impl Crowd {
-    fn open(receiver: &Receiver) -> Result<Self> {
-        eprintln!("  opening {FLOWS} connections");
-        allow_files(FLOWS as u64 + OTHER_FILES)?;
-        receiver.enter(|| {
-            let wire = Wire::new()?;
-            wire.split()?;
-            let (mut senders, mut listeners) = (Vec::new(), Vec::new());
-            while senders.len() < FLOWS {
-                let listener = wire.receiver.enter(|| TcpListener::bind((RECEIVER, 0)))??;
-                listen(&listener, Backlog::MAXCONN)?;
-                setsockopt(&listener, RcvBufForce, &RECEIVE_BUFFER_BYTES)?;
-                let to = listener.local_addr()?;
-                let connect =
-                    || (0..FLOWS_OF_A_LISTENER).map(|_| TcpStream::connect(to)).collect::<Result<Vec<_>, _>>();
-                senders.extend(wire.sender.enter(connect)??);
-                listeners.push(listener);
-            }
-            Ok(Self { senders, _listeners: listeners, _wire: wire })
-        })
-    }
-
-    /// Returns the cost when each connection receives `burst` segments at a time.
-    fn costs(&mut self, burst: usize, rounds: usize) -> Result<Vec<Cost>> {
-        let data = vec![0; burst * SEGMENT_BYTES as usize];
-        let (mut costs, mut disturbed) = (Vec::new(), 0);
-        while costs.len() <= rounds {
-            eprintln!("  round {} of {rounds}", costs.len());
-            let before = run_times(PROGRAMS);
-            for sender in &mut self.senders {
-                sender.write_all(&data)?;
-            }
-            pause(AFTER_A_ROUND)?;
-            match Cost::of(&before, &run_times(PROGRAMS), (FLOWS * burst) as f64) {
-                Ok(cost) => costs.push(cost),
-                Err(error) if disturbed == DISTURBED_ROUNDS => return Err(error),
-                Err(error) => {
-                    disturbed += 1;
-                    eprintln!("  retrying: {error:#}");
-                }
+/// Returns the cost when each connection receives `burst` segments at a time.
+fn costs(crowd: &mut Crowd, burst: usize, rounds: usize) -> Result<Vec<Cost>> {
+    let data = vec![0; burst * SEGMENT_BYTES as usize];
+    let (mut costs, mut disturbed) = (Vec::new(), 0);
+    while costs.len() <= rounds {
+        eprintln!("  round {} of {rounds}", costs.len());
+        let before = run_times(PROGRAMS);
+        for sender in &mut crowd.senders {
+            sender.write_all(&data)?;
+        }
+        pause(AFTER_A_ROUND)?;
+        match Cost::of(&before, &run_times(PROGRAMS), (CONNECTIONS * burst) as f64) {
+            Ok(cost) => costs.push(cost),
+            Err(error) if disturbed == DISTURBED_ROUNDS => return Err(error),
+            Err(error) => {
+                disturbed += 1;
+                eprintln!("  retrying: {error:#}");
             }
         }
-        costs.remove(0); // the first round includes every connection's first packet
-        Ok(costs)
     }
+    costs.remove(0); // the first round includes every connection's first packet
+    Ok(costs)
 }
 
 /// Returns calls and nanoseconds of the measuring program and of the program for options, without the overhead of

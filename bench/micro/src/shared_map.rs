@@ -2,16 +2,15 @@
 
 use super::awake::Awake;
 use super::options::Options;
-use super::registered::register;
-use super::report::{Bound, Finding, significant, spread};
+use super::registered::{cong_control, register};
+use super::report::{Finding, significant};
 use super::run_time::run_times_of;
 use super::wire::{Flow, Wire};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc::object::Loaded;
 use hotcc_testbed::netlab::pause;
-use hotcc_testbed::statistics::{mean_ratio, median};
-use libbpf_rs::{Link, MapCore, MapFlags, MapMut, Program};
-use std::os::fd::AsFd;
+use hotcc_testbed::statistics::median;
+use libbpf_rs::{Link, MapCore, MapFlags, MapMut};
 use std::time::Duration;
 
 /// Name of the measure for `--only`.
@@ -39,9 +38,7 @@ struct Crest {
 impl Crest {
     fn load() -> Result<Self> {
         let (loaded, link) = register("crest", CC)?;
-        let program = loaded.object.progs().find(|p| p.name().to_string_lossy().ends_with("cong_control"));
-        let program = Program::id_from_fd(program.context("crest has no cong_control")?.as_fd())?;
-        Ok(Self { program, _link: link, loaded })
+        Ok(Self { program: cong_control(&loaded)?, _link: link, loaded })
     }
 
     fn map(&mut self) -> Result<MapMut<'_>> {
@@ -114,16 +111,8 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     }
     let [empty, full] = &ns;
     let ratios: Vec<f64> = full.iter().zip(empty).map(|(full, empty)| full / empty).collect();
-    let interval = mean_ratio(&ratios);
-    let mut finding =
-        Finding::new(NAME, "crest", "full / empty, 95 % high", interval.map(|i| i.high), Bound::AtMost(BOUND));
-    if let Some(i) = interval {
-        finding = finding.figure(format!(
-            "full map: {} times the time ({}), {rounds} pairs",
-            significant(i.mean),
-            spread(&i)
-        ));
-    }
+    let judged = "full / empty, 95 % high";
+    let mut finding = Finding::of_ratios(NAME, "crest", judged, "full map: ", &ratios, BOUND);
     for (state, (ns, (records, _))) in STATES.iter().zip(ns.iter().zip(records)) {
         let middle = median(ns).map_or("-".to_owned(), significant);
         finding = finding.figure(format!("{state}: {middle} ns per ACK, {records} records at the end"));
