@@ -4,9 +4,9 @@
  *
  * A policer drops what exceeds its rate, and has no queue. When segments are lost without one, there is a limit: for 50
  * rounds, W is at most what arrives; then it grows by 2 % per round, until segments are lost again. If losses continue
- * although W is what arrives, the limit falls, and then grows by 6 % per round. After three such limits in a row, losses
- * are random: there is no limit, and three times as many losses are ignored, until 50 rounds with few losses have
- * passed, or more are lost than that.
+ * although W is what arrives, the limit falls, and later grows by up to 6 % per round, the more the longer the RTT.
+ * After three such limits in a row, losses are random: there is no limit, and three times as many losses are ignored,
+ * until 50 rounds with few losses have passed, or more are lost than that.
  */
 #pragma once
 #include <hotcc/kernel.h>
@@ -21,7 +21,8 @@ TUNABLE(u32, loss_permille, 30, 30, 4, 200, "permille", "share of lost segments 
 #define POLICED_HOLD 50
 #define POLICED_RANDOM 4 /* the try from which on losses count as random */
 #define POLICED_GROWTH 29 /* 2 %, in log2 / 1024 */
-#define POLICED_REGROWTH 87 /* 6 %: once losses end, a limit that fell may be far below the link's rate */
+#define POLICED_REGROWTH_US 4096 /* of the least RTT: 1/1024 more once the limit fell; rounds may be long */
+#define POLICED_REGROWTH_MOST 58U /* 4 % */
 #define POLICED_FALL_LEAST 95 /* 1/16: with few segments in flight, the rate of arrival is known to one in ten */
 #define POLICED_FALL_MOST 425 /* a quarter: with few segments in flight, a round may seem to bring almost nothing */
 #define RANDOM_MORE 3	 /* times as many random losses are ignored */
@@ -93,9 +94,11 @@ static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost
 		f->policed = tries * POLICED_TRY;
 		f->resume = limit;
 	} else if (tries) {
+		u32 more = tries > 1 ? min(f->base_us / POLICED_REGROWTH_US, POLICED_REGROWTH_MOST) : 0;
+
 		f->policed = tries * POLICED_TRY + rounds;
 		if (rounds >= POLICED_HOLD)
-			f->resume = min(f->resume + (tries > 1 ? POLICED_REGROWTH : POLICED_GROWTH), W_MAX_LOG);
+			f->resume = min(f->resume + POLICED_GROWTH + more, W_MAX_LOG);
 	}
 }
 

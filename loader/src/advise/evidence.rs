@@ -142,7 +142,7 @@ pub(super) fn policer() -> [Evidence; 2] {
         column: column.to_owned(),
         cell,
     };
-    [of("crest", "19.10, 1.556"), of("cubic", "19.29, 1.286")]
+    [of("crest", "19.12, 1.362"), of("cubic", "19.29, 1.286")]
 }
 
 /// On a generated link of constant rate, crest's p95 queueing delay against BBR's.

@@ -92,6 +92,8 @@ pub struct Round {
     pub empty_rtts: f64,
     /// Whether there was a queue.
     pub queue: bool,
+    /// Least RTT, s.
+    pub base_s: f64,
 }
 
 impl Policer {
@@ -143,7 +145,7 @@ impl Policer {
         let growth = match self.tries {
             _ if rounds < LIMIT_ROUNDS => 1.0,
             1 => 1.02,
-            _ => 1.06,
+            _ => 1.02 + (0.17 * round.base_s).min(0.04),
         };
         Self { rounds, limit: (self.limit * growth).min(MOST_SEGMENTS), ..self }
     }

@@ -392,7 +392,8 @@ impl Connection<'_> {
         let is_unclear = |share: f64| limits.iter().any(|limit| (share - limit).abs() <= SHARE_ERROR);
         if is_clear(target_s) && !is_unclear(lost) && !is_unclear(share) {
             let arrives = slice.flight_rate * (after.base_s + self.state("wait") * 64e-6);
-            let round = Round { arrives, lost, share, empty_rtts: after.empty_rtts, queue: queue_s > target_s };
+            let (empty_rtts, base_s) = (after.empty_rtts, after.base_s);
+            let round = Round { arrives, lost, share, empty_rtts, queue: queue_s > target_s, base_s };
             let expected = before.policer.after_round(round);
             let got = after.policer;
             assert_eq!((got.tries, got.rounds), (expected.tries, expected.rounds), "{round:?} {before:?}");
