@@ -48,6 +48,14 @@ fn the_overview_has_one_entry_per_algorithm_and_no_tunables() {
 }
 
 #[test]
+fn a_forecast_that_is_computed_from_the_state_is_listed() {
+    let crest = ok(&["list", "crest"]);
+    assert!(crest.lines().any(|line| line.starts_with("  forecast ") && line.contains("bit/s")), "{crest}");
+    assert!(ok(&["list", "crest", "--json"]).contains(r#""name": "forecast""#));
+    assert!(ok(&["list", "dtcp", "--json"]).contains(r#""computed": []"#));
+}
+
+#[test]
 fn tunables_come_with_a_name_or_all() {
     let one = ok(&["list", "dtcp"]);
     assert!(one.contains("epoch_us") && one.contains("n_q16") && one.contains("  signals: radio, path\n"), "{one}");

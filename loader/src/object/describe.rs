@@ -29,7 +29,32 @@ impl Description {
     pub fn contradiction(&self) -> Option<String> {
         self.tunables.iter().find_map(Tunable::contradiction)
     }
+
+    /// Returns what `hotcc flows` computes from the per-flow state and shows beside it.
+    #[must_use]
+    pub fn computed(&self) -> &'static [Computed] {
+        let forecasts = self.state.iter().any(|field| matches!(field.export, Some(Export::Forecast(_))));
+        if forecasts { std::slice::from_ref(&FORECAST) } else { &[] }
+    }
 }
+
+/// A value that is computed from the per-flow state.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Computed {
+    /// Name.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// What it holds.
+    pub help: &'static str,
+}
+
+/// The rate that the field tagged with `EXPORT_FORECAST` foretells.
+pub const FORECAST: Computed = Computed {
+    name: "forecast",
+    unit: "bit/s",
+    help: "the rate that the level and the newest reading forecast; absent while there is no such reading",
+};
 
 /// A scalar of the per-flow state.
 #[derive(Clone, Debug, PartialEq, Serialize)]

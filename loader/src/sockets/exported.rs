@@ -114,15 +114,29 @@ fn named<'a>(state: &'a [StateField], name: &str) -> Option<&'a StateField> {
     state.iter().find(|field| field.name == name)
 }
 
+/// The value of a reading that there was none of (`NO_READING` of the algorithms).
+const NO_READING: i128 = i16::MIN as i128;
+
+/// Returns whether this value of a field stands for a reading that there was none of.
+pub(super) fn is_no_reading(state: &[StateField], field: &StateField, value: i128) -> bool {
+    let array = |name: &str| name.split('[').next().unwrap_or_default().to_owned();
+    value == NO_READING && forecasting(state).is_some_and(|(_, newest)| array(newest) == array(&field.name))
+}
+
 /// Returns the rate that a connection forecasts, segments/s; `None` if it forecasts none.
 pub(super) fn forecast(state: &[StateField], bytes: &[u8]) -> Option<f64> {
-    let (field, reading) = state.iter().find_map(|field| match &field.export {
-        Some(Export::Forecast(reading)) => Some((field, reading)),
-        _ => None,
-    })?;
+    let (field, newest) = forecasting(state)?;
     let level = field.place.read(bytes)?;
-    let reading = named(state, reading)?.place.read(bytes)? as i16;
-    (level != 0 && reading != i16::MIN).then(|| ((level as f64 + f64::from(reading)) / 1024.0).exp2() / 16.0)
+    let reading = named(state, newest)?.place.read(bytes)?;
+    (level != 0 && reading != NO_READING).then(|| ((level + reading) as f64 / 1024.0).exp2() / 16.0)
+}
+
+/// Returns the field that forecasts a rate, and the name of the newest reading.
+fn forecasting(state: &[StateField]) -> Option<(&StateField, &str)> {
+    state.iter().find_map(|field| match &field.export {
+        Some(Export::Forecast(newest)) => Some((field, newest.as_str())),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -155,5 +169,8 @@ mod tests {
         assert_eq!(forecast(&state, &bytes), Some(256.0), "2^12 sixteenths of a segment per second");
         set(&mut bytes, "signal.readings[0]", i16::MIN);
         assert_eq!(forecast(&state, &bytes), None);
+        let is_none = |name: &str, value| is_no_reading(&state, named(&state, name).unwrap(), value);
+        assert!(is_none("signal.readings[0]", NO_READING) && is_none("signal.readings[3]", NO_READING));
+        assert!(!is_none("signal.readings[0]", -2048) && !is_none("signal.level", NO_READING));
     }
 }

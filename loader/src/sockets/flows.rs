@@ -1,10 +1,10 @@
 //! Lists the open TCP connections, each with its algorithm's own state.
 
 use super::count::version_label;
-use super::exported::forecast;
+use super::exported::{forecast, is_no_reading};
 use super::walk::SocketWalk;
 use crate::object::check_cc_name;
-use crate::object::describe::{Export, StateField};
+use crate::object::describe::{Export, FORECAST, StateField};
 use crate::object::prepare::set_job;
 use crate::registry::Algo;
 use crate::sys::tick_us;
@@ -276,13 +276,14 @@ impl Versions {
                 Some(Export::Counts(names)) => names.as_slice(),
                 _ => &[],
             };
-            let meaning = usize::try_from(value).ok().and_then(|value| names.get(value).cloned());
+            let named = usize::try_from(value).ok().and_then(|value| names.get(value).cloned());
+            let meaning = named.or_else(|| is_no_reading(fields, field, value).then(|| "none".to_owned()));
             Some(StateValue { name: field.name.clone(), value, unit: field.unit.clone(), meaning })
         };
         let forecast = forecast(fields, &record.state).map(|segments_per_s| StateValue {
-            name: "forecast".to_owned(),
+            name: FORECAST.name.to_owned(),
             value: (segments_per_s * f64::from(record.mss) * 8.0) as i128,
-            unit: "bit/s".to_owned(),
+            unit: FORECAST.unit.to_owned(),
             meaning: None,
         });
         let ms = |ticks: u64| ticks * u64::from(self.tick_us) / 1000;

@@ -151,7 +151,9 @@ Examples:
 pub const PATHS_HELP: &str = "\
 Algorithms that use path changes (crest, dcm and dtcp; `hotcc list` shows which) restart their measurements when the \
 route to their peer changes; without a watch they continue unchanged. `watch` follows the routes of one network \
-namespace and notifies all flows of this machine to the same destinations. Several watches may run at once.
+namespace and notifies all flows of this machine to the same destinations. Several watches may run at once. \
+Entries need no cleaning up, and cannot be removed: flows would see one more change. When 16384 destinations have one, \
+all paths count as changed once, and the list starts anew.
 
 Examples:
   hotcc paths watch                            until interrupted; flows continue without it

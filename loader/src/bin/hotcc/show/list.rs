@@ -2,7 +2,7 @@
 
 use super::print::{page, print_json, row, say};
 use hotcc::object::Source;
-use hotcc::object::describe::Description;
+use hotcc::object::describe::{Computed, Description};
 use hotcc::tunables::values::format_value;
 use hotcc_host::error::Result;
 use serde::Serialize;
@@ -13,6 +13,7 @@ struct Listed {
     cc_name: String,
     #[serde(flatten)]
     description: Description,
+    computed: &'static [Computed],
 }
 
 impl Listed {
@@ -28,7 +29,8 @@ impl Listed {
 
 fn listed(source: &Source, name: &str) -> Result<Listed> {
     let opened = source.open()?;
-    Ok(Listed { name: name.to_owned(), cc_name: opened.cc_name, description: opened.description })
+    let (cc_name, description) = (opened.cc_name, opened.description);
+    Ok(Listed { name: name.to_owned(), cc_name, computed: description.computed(), description })
 }
 
 /// Prints one object, or all built-in ones. One object, or each one if `all` is set, is printed with its tunables and
@@ -93,6 +95,7 @@ fn details(one: &Listed) {
     if !d.state.is_empty() {
         let mut rows = vec![row(["  per-flow state", "unit", "meaning"])];
         rows.extend(d.state.iter().map(|f| vec![format!("  {}", f.name), f.unit.clone(), f.help.clone()]));
+        rows.extend(one.computed.iter().map(|c| row([&format!("  {}", c.name), c.unit, c.help])));
         say!("");
         page(&rows);
     }
