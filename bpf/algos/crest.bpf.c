@@ -114,11 +114,15 @@ static __always_inline void base_sample(const struct tcp_sock *tp, struct crest 
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
 }
 
-/* The path changed. */
+/*
+ * The path changed, or so it is reported. W is that of a probe: otherwise the flow's own queue would be part of the new
+ * least RTT, and each false report would add to it.
+ */
 static __always_inline void base_restart(struct crest *f, struct crest_group *g)
 {
-	if (f->phase == PROBE || f->phase == RECHECK)
-		f->window = max(exp2_q10(f->resume), (u64)W_MIN);
+	if (f->phase == START || f->phase == CRUISE || f->phase == COMPETE)
+		f->resume = log2_q10(f->window);
+	f->window = max(min((u64)f->window, drained_window(f)), (u64)W_MIN);
 	f->phase = MOVED;
 	f->rounds = f->rivals = f->doubt = f->filled = f->policed = 0;
 	f->same_rtt = 0;
@@ -128,12 +132,12 @@ static __always_inline void base_restart(struct crest *f, struct crest_group *g)
 
 static __always_inline void base_restarted(const struct tcp_sock *tp, struct crest *f)
 {
-	f->phase = CRUISE;
-	f->rounds = f->stood = f->loss = f->empty = 0;
+	f->stood = f->loss = f->empty = 0;
 	f->room = ROOM_ONE;
-	f->peak = log2_q10(f->window);
+	f->peak = f->resume;
 	f->base_us = f->round_rtt_us;
 	f->base_seen_ms = tp->tcp_mstamp / 1000;
+	probe_refill(f, exp2_q10(f->resume));
 }
 
 static __always_inline bool probe_is_due(const struct crest *f, u32 now_ms)
@@ -171,8 +175,10 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 	}
 	if (q_us > stands && (q_us > f->base_us / 2 || squeezed))
 		f->rounds = min(f->rounds + (squeezed ? 2 : 1), 255);
+	else if (q_us <= stands && f->rounds)
+		f->rounds--;
 	else if (q_us <= stands)
-		f->rounds -= min(f->rounds, (u8)1);
+		f->filled = 0;
 	if (!tp->app_limited) {
 		if (q_us <= least_target_us(f) / 4 && f->loss <= ignored)
 			f->burst = min(f->burst + 6U, burst_permille / 10);
@@ -200,7 +206,7 @@ static __always_inline void cruise_round(struct sock *sk, struct crest *f, struc
 static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate, u32 path_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct crest_group *g = group_find(sk, f->signal.radio.slot);
+	struct crest_group *g = group_find(sk, signal_link(&f->signal, radio));
 	bool lost = round_losses(tp, f), moved = path_changed(sk, &f->signal.path);
 	u32 q_us, lost_permille, ignored = losses_ignored(f);
 

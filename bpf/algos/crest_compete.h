@@ -14,6 +14,7 @@
 #include <hotcc/kernel.h>
 #include <hotcc/log2.h>
 
+#include "crest_losses.h"
 #include "crest_state.h"
 
 #define CUBE_SHIFT 20
@@ -79,11 +80,17 @@ static __always_inline u32 trial_queue_us(const struct crest *f)
 	return max(before_us, min(before_us / 2 * 3, f->base_us));
 }
 
-/* `least` is W of a probe. */
-static __always_inline void probe_begin(struct crest *f, u32 least)
+/* W with which the queue goes: 7/8 of what arrives in the least RTT. */
+static __always_inline u64 drained_window(const struct crest *f)
 {
 	u64 flight = (u64)f->last_delivered * SEGMENT * f->base_us / max(rtt_of(f->last_time), 1U);
 
+	return flight * 7 / 8;
+}
+
+/* `least` is W of a probe. */
+static __always_inline void probe_begin(struct crest *f, u32 least)
+{
 	if (f->phase == COMPETE) {
 		f->phase = RECHECK;
 	} else {
@@ -91,12 +98,13 @@ static __always_inline void probe_begin(struct crest *f, u32 least)
 		f->stood = f->rounds;
 	}
 	f->rounds = 0;
-	f->resume = log2_q10(f->window);
+	if (!policer_limits(f)) /* otherwise it is the limit, which W then returns to */
+		f->resume = log2_q10(f->window);
 	f->probe_rtt = rtt_ticks(f->round_rtt_us);
 	if (f->phase == RECHECK || f->stood >= STAND_ROUNDS)
 		f->window = max(test_window(f->window, f->round_rtt_us, f->base_us), least);
 	else
-		f->window = max(min(f->window / 2ULL, flight * 7 / 8), (u64)least);
+		f->window = max(min(f->window / 2ULL, drained_window(f)), (u64)least);
 }
 
 static __always_inline void probe_refill(struct crest *f, u32 window)
@@ -217,8 +225,7 @@ static __always_inline void compete_round(const struct tcp_sock *tp, struct cres
 		f->window = min(compete_grow(f->window, exp2_q10(f->peak), (u64)f->stood * rtt_us / 1000), W_MAX);
 	if (f->empty > 128) {
 		f->phase = CRUISE;
-		f->rivals = 0;
-		f->rounds = 0;
+		f->rivals = f->rounds = f->filled = 0;
 		f->peak = log2_q10(f->window);
 	} else if (q_us > 2ULL * (before - min(before, f->base_us)) + target_us ||
 		   f->rounds >= min(2 * patience, 255U) ||

@@ -31,7 +31,8 @@
 #define GROUP_RATE_MASK ((1ULL << GROUP_FLOWS_SHIFT) - 1)
 #define GROUP_PEAK_DECAY 40U /* of log2 in 1/1024 per epoch: halves in 26 s */
 #define GROUP_LEVEL_EPOCHS 10 /* how long a group without flows remembers its level */
-#define GROUP_LEVEL_ERROR 512 /* 1/16, the mean square of log2: readings that foretell a rate to a fifth */
+#define GROUP_LEVEL_ERROR 512 /* 1/16, the mean square of log2: readings that foretell a rate to a fifth; */
+/* it is forgotten at ERROR_FIRST, where those of a newcomer begin */
 
 struct crest_group_key {
 	u64 net; /* the namespace; with a link of the radio map, its slot */
@@ -73,13 +74,14 @@ static __always_inline struct crest_group *group_find(const struct sock *sk, u32
 	return bpf_map_lookup_elem(&crest_groups, &key);
 }
 
-/* Counts a flow once per epoch. */
+/* Counts a flow once per epoch. On another processor, the last epoch may not have ended yet. */
 static __always_inline void group_count(struct crest_group *g, struct crest *f, u32 now_ms)
 {
-	u32 epoch = now_ms >> GROUP_EPOCH_SHIFT, passed = epoch - g->epoch;
+	u32 epoch = now_ms >> GROUP_EPOCH_SHIFT;
+	s32 passed = (s32)((epoch - g->epoch) << GROUP_EPOCH_SHIFT) >> GROUP_EPOCH_SHIFT; /* the time wraps */
 	u64 rate, ended;
 
-	if (passed) {
+	if (passed > 0) {
 		ended = g->now;
 		g->now = 0;
 		g->before = passed == 1 ? ended : 0;
@@ -87,7 +89,7 @@ static __always_inline void group_count(struct crest_group *g, struct crest *f, 
 			g->level = 0;
 		g->epoch = epoch;
 		g->peak = max(log2_q10(ended & GROUP_RATE_MASK),
-			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min(passed, 256U)));
+			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min((u32)passed, 256U)));
 	}
 	if (f->counted != (u8)epoch) {
 		f->counted = epoch;
@@ -127,8 +129,12 @@ static __always_inline void group_share_base(struct crest_group *g, struct crest
 /* Remembers what a flow gets of the capacity, or forgets it if readings do not foretell the flow's rate. */
 static __always_inline void group_learn(struct crest_group *g, const struct crest_signal *s)
 {
-	if (s->radio.kind == RADIO_CAPACITY && s->level)
-		g->level = s->error_with <= GROUP_LEVEL_ERROR ? s->level : 0;
+	if (s->radio.kind != RADIO_CAPACITY || !s->level)
+		return;
+	if (s->error_with <= GROUP_LEVEL_ERROR)
+		g->level = s->level;
+	else if (s->error_with > ERROR_FIRST)
+		g->level = 0;
 }
 
 /*

@@ -48,6 +48,13 @@ fn the_overview_has_one_entry_per_algorithm_and_no_tunables() {
 }
 
 #[test]
+fn a_full_disk_is_an_error_in_one_line() {
+    let full = || std::fs::File::create("/dev/full").unwrap();
+    let message = failed(1, &command(&["list"]).stdout(full()).output().unwrap());
+    assert_eq!(message, "hotcc: cannot write to standard output: No space left on device (os error 28)\n");
+}
+
+#[test]
 fn a_forecast_that_is_computed_from_the_state_is_listed() {
     let crest = ok(&["list", "crest"]);
     assert!(crest.lines().any(|line| line.starts_with("  forecast ") && line.contains("bit/s")), "{crest}");

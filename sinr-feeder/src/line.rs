@@ -60,7 +60,8 @@ impl<'a> Line<'a> {
         if !text.trim_ascii_start().starts_with(b"{") {
             return Err("the line is not a JSON object".to_owned()); // a list would be parsed as the values without keys
         }
-        serde_json::from_slice(text).map_err(|e| e.to_string())
+        // each line is a text of its own, so the line that the parser names is always the first
+        serde_json::from_slice(text).map_err(|e| e.to_string().replace(" at line 1 column", " at column"))
     }
 
     /// Returns the line for another host.
@@ -164,6 +165,12 @@ mod tests {
                 proptest::prop_assert_eq!(Line::parse(&again), Ok(line));
             }
         }
+    }
+
+    #[test]
+    fn an_error_names_the_column_alone() {
+        let error = Line::parse(br#"{"capacity_bps":x}"#).unwrap_err();
+        assert_eq!(error, "expected value at column 17");
     }
 
     #[test]

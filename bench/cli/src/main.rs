@@ -117,6 +117,10 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    hotcc_host::stdout::run("hotcc-bench", run)
+}
+
+fn run() -> ExitCode {
     let command = Cli::parse().command;
     if command.only_prints() {
         hotcc::sys::end_quietly_on_closed_pipe();

@@ -350,12 +350,10 @@ fn verdict(summary: &RunSummary, counts_instructions: bool) -> String {
     };
     let why = summary.invalid.join("; ");
     let invalid = if why.is_empty() { String::new() } else { format!(", INVALID: {why}") };
-    // the highest share of any window: if it exceeds a limit, the run is invalid
-    let busiest_percent = summary.busy_max * 100.0;
-    format!(
-        "done: {} s, {mbps:.2} Mbit/s, at most {busiest_percent:.0} % busy{instructions}{invalid}",
-        summary.duration_s
-    )
+    // the highest share of any window: if it exceeds a limit, the run is invalid; the simulator has no processor
+    let busiest = Some(summary.busy_max * 100.0).filter(|percent| *percent > 0.0);
+    let busy = busiest.map_or(String::new(), |percent| format!(", at most {percent:.0} % busy"));
+    format!("done: {} s, {mbps:.2} Mbit/s{busy}{instructions}{invalid}", summary.duration_s)
 }
 
 #[cfg(test)]
@@ -384,6 +382,8 @@ mod tests {
             "done: 20 s, 8.00 Mbit/s, at most 20 % busy, 25000 instructions per packet"
         );
         assert_eq!(verdict(&summary, false), "done: 20 s, 8.00 Mbit/s, at most 20 % busy");
+        let simulated = RunSummary { busy_max: 0.0, ..summary.clone() };
+        assert_eq!(verdict(&simulated, false), "done: 20 s, 8.00 Mbit/s");
         summary.flows = vec![FlowSummary::default()];
         summary.invalid = vec!["a fault".to_owned()];
         assert_eq!(verdict(&summary, true), "done: 20 s, 0.00 Mbit/s, at most 20 % busy, INVALID: a fault");

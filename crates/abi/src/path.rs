@@ -128,7 +128,12 @@ impl FromStr for PathKey {
             None => bits,
             Some(len) => len.parse().map_err(|_| format!("`{len}` is no prefix length"))?,
         };
-        Self::prefix(addr, len).ok_or_else(|| format!("a prefix of {addr} has at most {bits} bits, not {len}"))
+        let key = Self::prefix(addr, len);
+        let key = key.ok_or_else(|| format!("a prefix of {addr} has at most {bits} bits, not {len}"))?;
+        if key.addr != Self::address(addr).addr {
+            return Err(format!("`{text}` has bits set beyond its prefix length: did you mean {key}?"));
+        }
+        Ok(key)
     }
 }
 
@@ -145,20 +150,22 @@ mod tests {
     #[test]
     fn keys_parse_mask_and_print() {
         for (text, printed, len) in [
-            ("10.1.2.3/8", "10.0.0.0/8", 104),
+            ("10.0.0.0/8", "10.0.0.0/8", 104),
             ("10.1.2.3", "10.1.2.3/32", 128),
             ("0.0.0.0/0", "0.0.0.0/0", 96),
-            ("2001:db8::1/33", "2001:db8::/33", 33),
+            ("2001:db8::/33", "2001:db8::/33", 33),
             ("::1", "::1/128", 128),
             ("::/0", "::/0", 0),
-            ("::ffff:192.0.2.1/120", "192.0.2.0/24", 120),
-            ("::ffff:0:0/95", "::fffe:0:0/95", 95),
+            ("::ffff:192.0.2.0/120", "192.0.2.0/24", 120),
+            ("::fffe:0:0/95", "::fffe:0:0/95", 95),
         ] {
             assert_eq!((&*key(text).to_string(), key(text).prefix_len), (printed, len), "{text}");
         }
         for wrong in ["10.0.0.0/33", "::/129", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "nowhere", ""] {
             assert!(wrong.parse::<PathKey>().is_err(), "{wrong}");
         }
+        let host_bits = "10.1.2.3/8".parse::<PathKey>().unwrap_err();
+        assert_eq!(host_bits, "`10.1.2.3/8` has bits set beyond its prefix length: did you mean 10.0.0.0/8?");
     }
 
     #[test]

@@ -17,3 +17,4 @@ pub mod printable;
 pub mod root_dir;
 #[cfg(feature = "daemon")]
 pub mod service;
+pub mod stdout;

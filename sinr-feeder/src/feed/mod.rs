@@ -428,6 +428,9 @@ impl Display for Offered<'_> {
         if let Some(wrong) = raw.out_of_range() {
             return write!(f, "{wrong}");
         }
+        if raw.check() == Err(Reject::Nothing) {
+            return write!(f, "it has no value");
+        }
         if let Some(sinr_db) = raw.reading.sinr_db {
             write!(f, "SINR {sinr_db} dB, ")?;
         }

@@ -133,6 +133,22 @@ fn a_forged_average_has_no_effect() {
 }
 
 #[test]
+fn a_radio_that_is_turned_off_leaves_nothing() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    let raw = RawReading { capacity: Some((16e6, false)), cell: 7, ..RawReading::default() };
+    connection.slices(&algo, 40, 100, raw);
+    let fields = ["signal.radio.slot", "signal.radio.cell", "signal.level"];
+    assert!(fields.iter().all(|field| connection.state(field) > 0));
+    algo.set_tunable("radio", 0);
+    connection.slices(&algo, 40, 100, RawReading { cell: 8, ..raw });
+    for field in fields {
+        assert_eq!(connection.state(field), 0, "{field}");
+    }
+    assert_ne!(connection.state("phase"), 6, "not MOVED");
+}
+
+#[test]
 fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() {
     let algo = HostAlgo::load("crest");
     let mut connection = Connection::cruising(&algo);
@@ -146,12 +162,14 @@ fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() 
     // at the end of the first round the flow sees the change; the second acknowledges segments sent before that
     round(&mut connection, 60_000);
     let window = connection.state("window");
+    assert!(window < 140 * 256, "less than 7/8 of 400 segments per 100 ms, over 40 ms: it keeps no queue");
     for rtt_us in [70_000, 80_000] {
-        assert_eq!(connection.state("base_us"), 40_000);
+        assert_eq!((connection.state("base_us"), connection.state("window")), (40_000, window));
         round(&mut connection, rtt_us);
     }
     assert_eq!(connection.state("base_us"), 80_000);
-    assert_eq!(connection.state("window"), window);
+    let after = connection.state("window");
+    assert!(after.abs_diff(window) < window / 200, "{window}, then {after}");
     for _ in 0..3 {
         round(&mut connection, 85_000);
         assert_eq!(connection.state("base_us"), 80_000, "then it holds");

@@ -38,7 +38,7 @@ fn it_recovers_from_an_outage() {
     });
 }
 
-/// After losses, the limit for policers holds for 50 rounds, and then grows by 2 % per round.
+/// After losses, the limit for policers holds for 50 rounds, and then grows by 2 to 6 % per round.
 #[test]
 fn it_recovers_from_5_percent_loss() {
     check("recovers from 5 % loss", paths(), |path| {
@@ -113,6 +113,20 @@ fn a_longer_route_that_is_reported_costs_little() {
         let outcome = run(&Plan { feeds: vec![cell], ..path.then(far, 10) });
         let (least, share) = (path.least_share(&outcome, 12), path.share(&outcome, 12));
         prop_assert!(least > 0.6, "{} of the link in two seconds", least);
+        prop_assert!(share > 0.85, "{} of the link", share);
+        Ok(())
+    });
+}
+
+/// A flow takes its own queue for the path if a change is reported where there is none. The next report must not add to
+/// that.
+#[test]
+fn reports_of_a_new_cell_do_not_add_up() {
+    check("keeps a short queue while cells alternate", (usual_paths(), 300u64..3000), |(path, apart_ms)| {
+        let cell = |made_ns: u64| (made_ns / 1_000_000 / apart_ms) as u32 % 2;
+        let outcome = run(&Plan { feeds: vec![every_20_ms(|_| None, cell)], ..path.plan(vec![path.phase(0, 0.0)]) });
+        let (p95_ms, share) = (Path::p95_ms(&outcome, 10), path.share(&outcome, 10));
+        prop_assert!(p95_ms < 1.25 * path.allowed_ms(), "{} ms, allowed {}", p95_ms, path.allowed_ms());
         prop_assert!(share > 0.85, "{} of the link", share);
         Ok(())
     });

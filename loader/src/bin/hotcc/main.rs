@@ -23,6 +23,10 @@ mod trace;
 const DIFFERENT: u8 = 5;
 
 fn main() -> ExitCode {
+    hotcc_host::stdout::run("hotcc", run)
+}
+
+fn run() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)

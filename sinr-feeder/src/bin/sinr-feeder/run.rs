@@ -4,6 +4,7 @@ use crate::cli::RunArgs;
 use crate::metrics::FeedPages;
 use anyhow::{Context, anyhow, bail};
 use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::radio::IndexKey;
 use hotcc_channel_model::trace::replay::ReplayOptions;
 use hotcc_host::service::{self, Stop};
 use hotcc_host::{capabilities, metrics_server};
@@ -17,6 +18,7 @@ use sinr_feeder::source::Source;
 use sinr_feeder::source::spec::Spec;
 use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -90,6 +92,11 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
             "nowhere to put readings: give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`"
         );
     }
+    for link in args.links.iter().chain(args.ues.iter().filter_map(|(_, link)| link.as_ref())) {
+        if is_own_address(*link) {
+            warn!("{link} is an address of this host; flows look up the address of their peer");
+        }
+    }
     Ok(Plan {
         links: args.links.clone(),
         ues: args.ues.clone(),
@@ -106,6 +113,19 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
             skip_repeats: args.skip_repeats,
             rate: args.capacity,
         },
+    })
+}
+
+/// Whether a link is a single address of this host, other than loopback's, where both ends of a flow are on this host.
+fn is_own_address(link: IndexKey) -> bool {
+    let own = nix::ifaddrs::getifaddrs().into_iter().flatten().filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+    });
+    own.filter(|address| !address.is_loopback()).any(|address| {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        IndexKey::prefix(address, bits) == Some(link)
     })
 }
 
