@@ -23,7 +23,8 @@
  *    table shows a new path: a monitor of the kernel's routes (`hotcc paths watch`) publishes a generation per
  *    destination, which is read once per round. Without the monitor, only Case 2, eq 2, applies.
  *  - On the new path RTTmin and BWE restart, and eq 1 is applied after one round there: earlier there is neither
- *    RTT_new nor an ssthresh. RTT_new is the least RTT of that round, because the smoothed RTT still includes the old
+ *    RTT_new nor an ssthresh. That is the second round after the change was seen: the first one also acknowledges
+ *    what was sent on the old path. RTT_new is the least RTT of the round, because the smoothed RTT still includes the old
  *    path. RTT_old is the smoothed RTT at the end of the round before the change was seen. A round without an RTT
  *    sample does not count. During a recovery, eq 1 is skipped: the recovery sets ssthresh from the new BWE.
  *  - Loss and timeout as in `westwood_bpf`: W = min(W, ssthresh); before the first sample, Reno's half. After a
@@ -67,8 +68,10 @@ struct dcm {
 	u32 round_srtt FIELD("us / 8", "smoothed RTT at the end of the last round, 0: none yet");
 	struct path_ref path;
 	u32 old_path_srtt FIELD("us / 8", "smoothed RTT on the path before");
-	u8 measuring FIELD("", "1: a new path is being measured, and base_us has its least RTT so far");
+	u8 measuring FIELD("", "1: a new path is being measured, and base_us has its least RTT so far; "
+			       "2: the change was just seen, and segments sent before it are still acknowledged");
 };
+enum measuring { PATH_KNOWN, PATH_MEASURED, PATH_SEEN };
 FLOW_STATE(struct dcm);
 
 static __always_inline void rate_restart(struct dcm *f)
@@ -84,14 +87,14 @@ static __always_inline void growth_restart(struct dcm *f)
 }
 
 /*
- * Discards what was learnt about the old path. After several changes, RTT_old remains that of the path before the first
- * one.
+ * Discards what was learnt about the old path: when the change is seen, and after the next round, whose segments may have
+ * been sent on the old path. After several changes, RTT_old remains that of the path before the first one.
  */
-static __always_inline void path_begin(struct tcp_sock *tp, struct dcm *f)
+static __always_inline void path_forget(struct tcp_sock *tp, struct dcm *f, enum measuring next)
 {
 	if (!f->measuring)
 		f->old_path_srtt = f->round_srtt;
-	f->measuring = 1;
+	f->measuring = next;
 	f->base_us = 0;
 	f->bandwidth_q8 = 0;
 	ack_rate_restart(tp, &f->acks);
@@ -120,9 +123,11 @@ static __noinline void round_end(struct sock *sk, struct dcm *f, s32 rtt_us)
 	if (base_aged(tp->tcp_mstamp, f->base_seen_us))
 		base_replace(tp->tcp_mstamp, &f->base_us, &f->base_seen_us, rtt_us);
 	if (path_changed(sk, &f->path)) {
-		path_begin(tp, f);
+		path_forget(tp, f, PATH_SEEN);
+	} else if (f->measuring == PATH_SEEN) {
+		path_forget(tp, f, PATH_MEASURED);
 	} else if (f->measuring && f->base_us) {
-		f->measuring = 0;
+		f->measuring = PATH_KNOWN;
 		if (tcp_may_grow(sk)) {
 			path_measured(sk, f);
 			return;

@@ -388,6 +388,16 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_ssthresh, struct sock *sk)
 	return flow->restore_cwnd;
 }
 
+/* Begins a timeout, before which W was `window`. */
+static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flow, u32 window)
+{
+	tp->snd_ssthresh = max((u32)((u64)window * 3 / 4), 2U);
+	recovery_drop(flow);
+	step_set(flow, 0);
+	flow->rule = 0;
+	flow->repeat = 0;
+}
+
 SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -400,21 +410,13 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 	} else if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &flow->account);
 	} else if (new_state == TCP_CA_Loss) {
+		if (flow->restore_cwnd) /* within a recovery, the kernel reports no CA_EVENT_LOSS */
+			timeout_begin(tp, flow, flow->restore_cwnd);
 		if (flow->drain_cwnd)
 			tp->snd_ssthresh = max((u32)((u64)flow->drain_cwnd * 3 / 4), 2U);
 		drain_abandon(tp, flow);
 		account_timeout(sk, &flow->account);
 	}
-}
-
-/* Begins a timeout while W is still the old one; the kernel sets it to 1 afterwards. */
-static __always_inline void timeout_begin(struct tcp_sock *tp, struct fbtcp *flow)
-{
-	tp->snd_ssthresh = max((u32)((u64)tp->snd_cwnd * 3 / 4), 2U);
-	recovery_drop(flow);
-	step_set(flow, 0);
-	flow->rule = 0;
-	flow->repeat = 0;
 }
 
 /* Restarts the measurements after an idle period, which says nothing about the path's bandwidth or a round. */
@@ -439,8 +441,8 @@ SEC("struct_ops") void BPF_PROG(fbtcp_cwnd_event, struct sock *sk, enum tcp_ca_e
 
 	if (event == CA_EVENT_COMPLETE_CWR)
 		recovery_end(tp, flow);
-	else if (event == CA_EVENT_LOSS)
-		timeout_begin(tp, flow);
+	else if (event == CA_EVENT_LOSS) /* W is still the old one; the kernel then sets it to 1 */
+		timeout_begin(tp, flow, tp->snd_cwnd);
 	else if (event == CA_EVENT_TX_START)
 		idle_end(tp, flow);
 }

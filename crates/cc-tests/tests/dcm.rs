@@ -118,7 +118,7 @@ fn a_loss_is_handled_as_by_westwood() {
 }
 
 #[test]
-fn a_new_path_is_measured_for_a_round() {
+fn a_new_path_is_measured_for_a_round_once_the_old_ones_segments_have_arrived() {
     let algo = HostAlgo::load("dcm");
     algo.set_path(7);
     let (mut flow, mut view) = started(&algo, 500);
@@ -130,6 +130,8 @@ fn a_new_path_is_measured_for_a_round() {
     round(&mut flow, &mut view, 110_000, Some(95_000)); // the change shows at the round's end; RTT_old is 100 ms
     assert_eq!((flow.private("base_us"), flow.private("bandwidth_q8")), (0, 0));
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (100, 500));
+    round(&mut flow, &mut view, 110_000, Some(20_000)); // it also acknowledges what was sent on the old path
+    assert_eq!((flow.private("base_us"), flow.private("bandwidth_q8")), (0, 0));
     round(&mut flow, &mut view, 120_000, None); // no RTT sample: one more round
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (100, 500));
     round(&mut flow, &mut view, 130_000, Some(160_000));
@@ -153,11 +155,13 @@ fn changes_on_end_start_the_measurement_over_and_a_recovery_drops_it() {
         round(&mut flow, &mut view, 50_000, Some(50_000));
         assert_eq!((view.snd_cwnd, view.snd_ssthresh), (100, 500), "{generation}");
     }
+    round(&mut flow, &mut view, 60_000, Some(60_000));
     round(&mut flow, &mut view, 80_000, Some(80_000));
     // 80 segments; RTT_old is that from before the first change: 100/80 * 80 * 0.8
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (80, 80));
 
     algo.set_path(9);
+    round(&mut flow, &mut view, 80_000, Some(80_000));
     round(&mut flow, &mut view, 80_000, Some(80_000));
     view.ca_state = RECOVERY;
     round(&mut flow, &mut view, 40_000, Some(40_000));

@@ -244,7 +244,8 @@ fn a_loss_sets_westwoods_threshold(c: &mut Connection) {
     assert_eq!(c.undo_cwnd(), 60);
 }
 
-/// Measures the path of generation 0, at 100 ms; then changes to another one and ends its first round.
+/// Measures the path of generation 0, at 100 ms; then changes to another one, and ends the round after which this is seen
+/// and the next one, which acknowledges what was sent before.
 fn on_a_new_path(c: &mut Connection) {
     c.end_round(100_000, 100, Some(100_000), 100_000); // the map is read for the first time
     c.path(1);
@@ -255,6 +256,11 @@ fn on_a_new_path(c: &mut Connection) {
     c.assert_field("base_us", 0.0);
     c.assert_field("bandwidth_q8", 0.0);
     c.assert_field("rate_q16", 1.25); // as at any round's end
+    c.ack(20_000, 100, Some(30_000)); // sent on the old path
+    c.assert_field("base_us", 30_000.0);
+    c.end_round(20_000, 20, Some(40_000), 80_000);
+    c.assert_field("base_us", 0.0);
+    c.assert_field("bandwidth_q8", 0.0);
     assert_eq!(c.window(), (150, 0x7fff_ffff));
 }
 
@@ -277,6 +283,7 @@ fn a_new_path_is_measured_for_a_round(c: &mut Connection) {
     // eq 4 1000 segments; eq 1: 0.5 * 1000 * 0.8
     c.path(2);
     c.end_round(40_000, 80, Some(500_000), 50_000);
+    c.end_round(40_000, 80, Some(50_000), 50_000);
     c.ack(40_000, 80, Some(600_000));
     c.end_round(40_000, 80, Some(500_000), 500_000);
     assert_eq!(c.window(), (400, 1000));
@@ -324,6 +331,7 @@ fn a_path_that_changes_again_is_measured_anew(c: &mut Connection) {
     c.assert_field("bandwidth_q8", 0.0);
     c.path(3);
     c.path(2); // there and back within a round is no change
+    c.end_round(40_000, 80, Some(1000), 65_000);
     c.end_round(40_000, 80, Some(40_000), 65_000);
     // 2,000,000 bytes/s, 40 ms: 80 segments; RTT_old is still the first path's: 100/40 * 80 * 0.8
     assert_eq!(c.window(), (160, 80));

@@ -48,6 +48,7 @@ apply! {
     the_default_profile_ends_slow_start_at_a_queue_over_the_upper_bound,
     a_loss_changes_no_window,
     a_timeout_starts_slowly_up_to_three_quarters,
+    a_timeout_within_a_recovery_is_like_any,
     a_mark_halves_the_window,
     the_default_profile_gives_up_what_a_round_lost_over_2_percent,
     idle_time_is_in_no_sample,

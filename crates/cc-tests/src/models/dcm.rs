@@ -39,11 +39,13 @@ counters! {
     }
 }
 
-/// The round in which a new path is measured.
+/// The measurement of a new path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measurement {
     /// RTT_old of eq 1, 1/8 us; 0: none.
     old_srtt: u32,
+    /// Whether all that was sent on the old path has been acknowledged.
+    has_begun: bool,
 }
 
 /// An application of case 1, eq 1, in the hook just called.
@@ -111,20 +113,30 @@ impl Dcm {
         before.is_some_and(|b| b != self.generation)
     }
 
-    /// Restarts RTTmin and BWE, and starts a round that measures the new path; `srtt` is the old path's, 1/8 us.
+    fn forget_path(&mut self, sock: &View) {
+        self.base.forget();
+        self.filter.restart(sock);
+    }
+
+    /// Restarts RTTmin and BWE. They restart again after the next round, and the one after that measures the new path.
+    /// `srtt` is the old path's, 1/8 us.
     fn leave_path(&mut self, sock: &View, srtt: u32) {
         self.path.changes += 1;
         self.path.again += u64::from(self.measurement.is_some());
-        self.base.forget();
-        self.filter.restart(sock);
+        self.forget_path(sock);
         // if the path changes again during the measurement, the first path's RTT counts
         let old_srtt = self.measurement.map_or(srtt, |m| m.old_srtt);
-        self.measurement = Some(Measurement { old_srtt });
+        self.measurement = Some(Measurement { old_srtt, has_begun: false });
     }
 
     /// Applies eq 1, at the end of the round that measured the new path.
     fn enter_path(&mut self, sock: &mut View) {
-        let Some(Measurement { old_srtt }) = self.measurement else { return };
+        let Some(Measurement { old_srtt, has_begun }) = self.measurement else { return };
+        if !has_begun {
+            self.measurement = Some(Measurement { old_srtt, has_begun: true });
+            self.forget_path(sock);
+            return;
+        }
         // RTT_new of eq 1
         let Some(rtt) = self.base.us else {
             self.path.unmeasured += 1;

@@ -180,7 +180,7 @@ impl Model for Fbtcp {
                 state.restart(sock);
             }
             EVENT_COMPLETE_CWR => state.complete(sock),
-            EVENT_LOSS => state.time_out(sock),
+            EVENT_LOSS => state.time_out(sock, sock.snd_cwnd),
             _ => {}
         });
     }

@@ -414,6 +414,20 @@ pub fn a_timeout_starts_slowly_up_to_three_quarters<'a>(make: impl Make<'a>) {
     assert_eq!(c.window(), (750, 750));
 }
 
+/// The kernel reports no loss event for it, and has set W already.
+pub fn a_timeout_within_a_recovery_is_like_any<'a>(make: impl Make<'a>) {
+    let mut c = make(Tunables::DEFAULT, 1000);
+    assert_eq!(c.ssthresh(), 1000);
+    c.view.snd_ssthresh = 1000;
+    c.enter(RECOVERY);
+    c.view.snd_cwnd = 1;
+    c.enter(LOSS);
+    assert_eq!(c.window(), (1, 750));
+    assert_eq!(c.cong_avoid(1000), 750);
+    c.event(EVENT_COMPLETE_CWR); // nothing is left to restore
+    assert_eq!(c.window(), (750, 750));
+}
+
 pub fn a_mark_halves_the_window<'a>(make: impl Make<'a>) {
     for (permille, want) in [(500, 500), (850, 850), (0, 2)] {
         let mut c = make(Tunables { ecn_permille: permille, ..Tunables::DEFAULT }, 1000);

@@ -62,8 +62,11 @@ impl State {
         Some(drain.window)
     }
 
-    /// Handles the entry to the loss state; the kernel sets W to 1.
+    /// Handles the entry to the loss state; the kernel sets W to 1. Within a recovery, the kernel reported no timeout.
     pub(in crate::models::fbtcp) fn enter_loss(&mut self, sock: &mut View) {
+        if let Some(restore) = self.restore {
+            self.time_out(sock, restore.window);
+        }
         if let Some(window) = self.abandon_drain(sock) {
             sock.snd_ssthresh = three_quarters(window).max(MIN_WINDOW);
         }

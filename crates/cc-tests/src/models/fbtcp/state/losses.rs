@@ -36,10 +36,10 @@ impl State {
         sock.snd_ssthresh = restore.ssthresh.min(under).max(three_quarters(sock.snd_cwnd)).max(MIN_WINDOW);
     }
 
-    /// Handles a timeout; the kernel sets W to 1.
-    pub(in crate::models::fbtcp) fn time_out(&mut self, sock: &mut View) {
+    /// Handles a timeout, before which W was `window`; the kernel sets it to 1.
+    pub(in crate::models::fbtcp) fn time_out(&mut self, sock: &mut View, window: u32) {
         self.coverage.add("timeouts");
-        sock.snd_ssthresh = three_quarters(sock.snd_cwnd).max(MIN_WINDOW);
+        sock.snd_ssthresh = three_quarters(window).max(MIN_WINDOW);
         self.restore = None;
         (self.step.whole, self.step.left) = (0, 0); // the running step ends
         self.no_rule();
