@@ -36,13 +36,14 @@
  *   path     base, and the time that ACKs wait in a queue on the way back, which the receiver's clock in them shows
  *   base     the least RTT; after 5 s (or 62 RTTs) without one near it, a probe looks for it; or what a smaller W saw
  *            three times on end, the last time in a probe: a longer path
- *   MOVED    from any state, when the path or the serving cell changed: W stays unless RTT fell. What the first round
- *            acknowledges was sent before the change was seen; base is that of the second, and CRUISE follows.
+ *   MOVED    from any state, when the path or the serving cell changed: W is small, so that the flow's own queue goes.
+ *            What the first round acknowledges was sent before the change was seen; base is that of the second, and
+ *            REFILL follows.
  *
  * crest_border.h has the losses behind a border PEP, crest_compete.h the probes and the competition, crest_group.h the
  * data that flows to one receiver share, crest_losses.h losses and marks, crest_reverse.h the way back, crest_signal.h
  * the radio signal, and crest_window.h the window. Hooks: `cong_control`, which also sets the pacing rate; `ssthresh`, in
- * which COMPETE reduces W for a loss, while the kernel's ssthresh stays; `set_state` for marks; `cwnd_event` and
+ * which COMPETE reduces W for a loss, while the kernel's ssthresh stays; `set_state` for marks and counters; `cwnd_event` and
  * `cwnd_event_tx_start` for idle periods.
  */
 #include <hotcc/fixed.h>
@@ -426,7 +427,7 @@ SEC("struct_ops") void BPF_PROG(crest_cwnd_event, struct sock *sk, enum tcp_ca_e
 		slice_begin(tcp_sk(sk), flow_state(sk));
 }
 
-/* Outside COMPETE, no loss has changed W; in COMPETE, its reduction stays. */
+/* Outside COMPETE, no loss reduces W at once; in COMPETE, its reduction stays. */
 SEC("struct_ops") u32 BPF_PROG(crest_undo_cwnd, struct sock *sk)
 {
 	return max(tcp_sk(sk)->snd_cwnd, 2U);

@@ -13,8 +13,8 @@
  *   what a flow gets      of the link's capacity, if readings of that have foretold its rate: a newcomer's start jumps to
  *                         half of it
  *
- * A flow reads the record once per round. If two flows write at the same time, one value may be lost; the next round
- * repairs it.
+ * A flow reads the record once per round. If two flows write at the same time, one value may be lost; the next round, or
+ * for the number of flows the next second, repairs it.
  */
 #pragma once
 #include <hotcc/fixed.h>

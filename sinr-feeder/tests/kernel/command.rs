@@ -69,6 +69,28 @@ fn a_trace_without_sinr_is_warned_of() {
     assert!(!said.contains("no SINR"), "{said}");
 }
 
+/// Flows look up their peer's address, so a link with an address of the sender's has no effect.
+#[test]
+fn an_address_of_this_host_as_a_link_is_warned_of() {
+    let Some(sandbox) = sandbox("an_address_of_this_host_as_a_link_is_warned_of") else { return };
+    let source = sandbox.trace("t.csv", &readings(1));
+    let run = |link: &str| {
+        let feeder = sandbox.command(&["run", "--source", &source, "--link", link, "--speed", "100"]);
+        let mut alone = Command::new("unshare");
+        alone.args(["--net", "sh", "-c", "ip address add 192.0.2.9/32 dev lo && exec \"$@\"", "sh"]);
+        let done = alone.arg(feeder.get_program()).args(feeder.get_args()).env_remove("RUST_LOG").output().unwrap();
+        assert!(done.status.success(), "{}", stderr(&done));
+        stderr(&done)
+    };
+    let warning = "192.0.2.9/32 is an address of this host; flows look up the address of their peer";
+    let said = run("192.0.2.9");
+    assert!(said.contains(warning), "{said}");
+    for link in ["192.0.2.8", "192.0.2.0/24"] {
+        let said = run(link);
+        assert!(!said.contains("address of this host"), "{said}");
+    }
+}
+
 #[test]
 fn taking_over_stops_the_other_feeder() {
     let Some(sandbox) = sandbox("taking_over_stops_the_other_feeder") else { return };

@@ -82,7 +82,7 @@ pub struct Policer {
 /// A round of CRUISE, for the policer's rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// Segments that arrive per least RTT.
+    /// Segments that arrive in the time of the path: the least RTT, and what ACKs wait.
     pub arrives: f64,
     /// Share that was lost in this round.
     pub lost: f64,
