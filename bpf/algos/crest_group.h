@@ -31,8 +31,7 @@
 #define GROUP_RATE_MASK ((1ULL << GROUP_FLOWS_SHIFT) - 1)
 #define GROUP_PEAK_DECAY 40U /* of log2 in 1/1024 per epoch: halves in 26 s */
 #define GROUP_LEVEL_EPOCHS 10 /* how long a group without flows remembers its level */
-#define GROUP_LEVEL_ERROR 512 /* 1/16, the mean square of log2: readings that foretell a rate to a fifth; */
-/* it is forgotten at ERROR_FIRST, where those of a newcomer begin */
+#define GROUP_LEVEL_ERROR 512 /* 1/16, the mean square of log2: readings that foretell a rate to a fifth */
 
 struct crest_group_key {
 	u64 net; /* the namespace; with a link of the radio map, its slot */
@@ -126,7 +125,10 @@ static __always_inline void group_share_base(struct crest_group *g, struct crest
 	}
 }
 
-/* Remembers what a flow gets of the capacity, or forgets it if readings do not foretell the flow's rate. */
+/*
+ * Remembers what a flow gets of the capacity, or forgets it if readings foretell the flow's rate worse than is assumed of
+ * those of a newcomer.
+ */
 static __always_inline void group_learn(struct crest_group *g, const struct crest_signal *s)
 {
 	if (s->radio.kind != RADIO_CAPACITY || !s->level)

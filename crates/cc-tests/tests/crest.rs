@@ -321,6 +321,44 @@ fn a_round_lasts_one_round_trip_while_a_segment_is_missing() {
     assert!((38..=40).contains(&loss), "{loss} permille; 4 of 100 are lost");
 }
 
+/// Here, less arrives than the limit allows when a probe begins.
+#[test]
+fn a_probe_leaves_the_limit() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    lossy_rounds_to_a_limit(&mut connection);
+    for _ in 0..200 {
+        let limit = connection.state("resume");
+        connection.ack(40_000, 60, 60, 43_000);
+        if connection.state("phase") == PROBE {
+            assert!(connection.state("policed") >= LIMIT);
+            assert!(connection.state("resume") >= limit, "{} after {limit}", connection.state("resume"));
+            return;
+        }
+    }
+    panic!("no probe");
+}
+
+/// Long after the queue has gone, a trial begins as any.
+#[test]
+fn a_full_queue_is_forgotten_once_it_has_gone() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    for _ in 0..2 {
+        connection.view.lost += 1;
+        connection.ack(100_000, 100, 100, 100_000);
+    }
+    assert_eq!((connection.state("filled"), connection.state("rounds")), (1, 255));
+    for _ in 0..2000 {
+        let flight = connection.view.snd_cwnd;
+        connection.ack(40_000, flight, flight as i32, 40_000);
+        if connection.state("filled") == 0 {
+            return;
+        }
+    }
+    panic!("after {} rounds", connection.state("rounds"));
+}
+
 #[test]
 fn a_queue_ends_the_limit() {
     let algo = HostAlgo::load("crest");

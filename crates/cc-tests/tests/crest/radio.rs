@@ -189,31 +189,77 @@ struct Known {
     lost: u32,
 }
 
-/// Returns W, in segments, after a newcomer's first round, in which 10 segments arrived.
-fn window_of_newcomer(known: Known) -> f64 {
+impl<'a> Connection<'a> {
+    /// Returns a connection that has read this capacity for four seconds.
+    fn that_read(algo: &'a HostAlgo, bps: fn(u32) -> f64) -> Self {
+        let mut connection = Self::cruising(algo);
+        for slice in 0..400 {
+            let capacity = Some((bps(slice), false));
+            connection.slices(algo, 1, 100, RawReading { capacity, ..RawReading::default() });
+        }
+        connection
+    }
+
+    /// Returns W, in segments, after a newcomer's first round, in which 10 segments arrived.
+    fn window_of_newcomer(&self, algo: &HostAlgo, known: Known) -> f64 {
+        let mut newcomer = Connection::new(algo);
+        newcomer.view.now_us = self.view.now_us + known.after_s * 1_000_000;
+        newcomer.publish(algo, known.reading);
+        newcomer.view.lost += known.lost;
+        newcomer.ack(known.rtt_us as u64, 10, 10, known.rtt_us);
+        assert!(newcomer.view.snd_cwnd <= 30, "two segments for each that arrives");
+        newcomer.state("window") as f64 / 256.0
+    }
+}
+
+/// Returns crest for the flows of a group.
+fn group() -> HostAlgo {
     let mut algo = HostAlgo::load("crest");
     algo.join(&Group::default());
-    let mut sibling = Connection::cruising(&algo);
-    for slice in 0..400 {
-        let bps = (known.of_sibling_bps)(slice);
-        sibling.slices(&algo, 1, 100, RawReading { capacity: Some((bps, false)), ..RawReading::default() });
+    algo
+}
+
+const READING: RawReading =
+    RawReading { sinr_db: None, average_db: 0.0, capacity: Some((16e6, false)), cell: 0, age_ms: 0 };
+const KNOWN: Known = Known { of_sibling_bps: |_| 16e6, reading: READING, rtt_us: 40_000, after_s: 1, lost: 0 };
+
+/// Until a flow's readings have foretold its rate, they say nothing.
+#[test]
+fn a_flow_that_has_not_learned_yet_leaves_what_its_siblings_learned() {
+    let algo = group();
+    let sibling = Connection::that_read(&algo, KNOWN.of_sibling_bps);
+    let mut short = Connection::cruising(&algo);
+    short.view.now_us = sibling.view.now_us;
+    short.slices(&algo, 20, 100, READING);
+    assert!(short.state("signal.error_with") > 512, "it has not learned");
+    let window = sibling.window_of_newcomer(&algo, KNOWN);
+    assert!((window / 40.0 - 1.0).abs() < 0.03, "{window}");
+}
+
+/// On another processor, the second that just began here may not have begun yet.
+#[test]
+fn a_flow_whose_clock_is_slightly_behind_leaves_what_its_siblings_know() {
+    let algo = group();
+    let mut sibling = Connection::that_read(&algo, KNOWN.of_sibling_bps);
+    let mut other = Connection::cruising(&algo);
+    let second_us = 1024 * 1000;
+    let begin_us = (sibling.view.now_us / second_us + 2) * second_us;
+    for (connection, now_us) in [(&mut sibling, begin_us + 500), (&mut other, begin_us - 500)] {
+        connection.view.now_us = now_us - 50_000;
+        connection.publish(&algo, READING);
+        connection.ack(50_000, 100, 100, 50_000);
     }
-    let mut newcomer = Connection::new(&algo);
-    newcomer.view.now_us = sibling.view.now_us + known.after_s * 1_000_000;
-    newcomer.publish(&algo, known.reading);
-    newcomer.view.lost += known.lost;
-    newcomer.ack(known.rtt_us as u64, 10, 10, known.rtt_us);
-    assert!(newcomer.view.snd_cwnd <= 30, "two segments for each that arrives");
-    newcomer.state("window") as f64 / 256.0
+    let window = sibling.window_of_newcomer(&algo, KNOWN);
+    assert!((window / 40.0 - 1.0).abs() < 0.03, "{window}");
 }
 
 /// The sibling gets 2000 segments/s at 40 ms: 80 segments.
 #[test]
 fn a_newcomer_jumps_to_half_of_what_its_siblings_get_of_the_capacity() {
-    let reading = RawReading { capacity: Some((16e6, false)), ..RawReading::default() };
-    let known = Known { of_sibling_bps: |_| 16e6, reading, rtt_us: 40_000, after_s: 1, lost: 0 };
+    let (known, reading) = (KNOWN, READING);
     let jumps = |known: Known, segments: f64| {
-        let window = window_of_newcomer(known);
+        let algo = group();
+        let window = Connection::that_read(&algo, known.of_sibling_bps).window_of_newcomer(&algo, known);
         assert!((window / segments - 1.0).abs() < 0.03, "{window}, expected {segments}");
     };
     let capacity = |bps| RawReading { capacity: Some((bps, false)), ..RawReading::default() };
