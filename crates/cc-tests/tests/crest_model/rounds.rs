@@ -307,7 +307,9 @@ impl Connection<'_> {
             let expected = after.probe.window(after.stored, flight);
             let got = self.state("window") / 256.0;
             let is_close = (got / expected - 1.0).abs() < STORED_ERROR;
-            assert!(is_close, "W of the probe {got}, by the model {expected}; {after:?} {slice:?}");
+            // under a limit, `stored` is the limit, which W may be below
+            let is_less = (1..4).contains(&after.policer.tries) && got < expected;
+            assert!(is_close || is_less, "W of the probe {got}, by the model {expected}; {after:?} {slice:?}");
             counts.probes[usize::from(after.probe.is_test)] += 1;
         } else if is_probe(before.phase) && (after.phase == REFILL || after.phase == COMPETE as f64) {
             let least_s = before.least_rtt_with(slice);
