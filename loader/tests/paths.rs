@@ -134,7 +134,7 @@ fn a_changed_route_is_reported() {
     let ns = two_links();
     ns.sh("ip route add 198.51.100.0/24 via 198.19.0.2");
     let watch = Watch::start(&[]);
-    assert!(watch.line().starts_with("watching "));
+    assert!(watch.line().starts_with("watching the routes to "));
     let before = clock().unwrap();
     let first = watch.tells(
         &ns,

@@ -11,6 +11,9 @@ use std::borrow::Cow;
 /// Maximum length of a line.
 pub const LONGEST: usize = 1024;
 
+/// The smallest capacity that the radio map can hold.
+const LEAST_CAPACITY_BPS: f64 = 1000.0;
+
 /// One line. `docs/reference/sources.md` explains every key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -111,6 +114,20 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// Checks a line that another program wrote, not a feeder: whether its capacity is in bit/s. A radio model of a
+    /// feeder may well have less than the radio map can hold.
+    ///
+    /// # Errors
+    /// It most likely is not: it is less than the radio map can hold, and not 0.
+    pub fn check_units(&self) -> Result<(), (Reject, String)> {
+        match self.capacity_bps {
+            Some(bps) if bps > 0.0 && bps < LEAST_CAPACITY_BPS => {
+                Err((Reject::Range, format!("capacity_bps {bps} is less than {LEAST_CAPACITY_BPS} bit/s")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the UE that the line names.
     ///
     /// # Errors
@@ -165,6 +182,13 @@ mod tests {
                 proptest::prop_assert_eq!(Line::parse(&again), Ok(line));
             }
         }
+    }
+
+    #[test]
+    fn a_capacity_in_another_unit_is_refused() {
+        let check = |bps: &str| Line::parse(format!(r#"{{"capacity_bps":{bps}}}"#).as_bytes()).unwrap().check_units();
+        assert_eq!(check("48"), Err((Reject::Range, "capacity_bps 48 is less than 1000 bit/s".to_owned())));
+        assert_eq!((check("0"), check("1000"), check("48e6")), (Ok(()), Ok(()), Ok(())));
     }
 
     #[test]

@@ -7,9 +7,6 @@ use hotcc_channel_model::trace::Sample;
 use hotcc_radio_map::Reading;
 use serde::{Deserialize, Serialize};
 
-/// The smallest capacity that the radio map can hold. A reading of less, other than 0, is most likely not in bit/s.
-const LEAST_CAPACITY_BPS: f64 = 1000.0;
-
 /// The UE to which a reading belongs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ue<'a> {
@@ -88,11 +85,8 @@ impl RawReading {
         let out_of_range = values
             .into_iter()
             .find_map(|(name, value, range)| Some((name, value?, range)).filter(|(_, v, r)| !r.contains(v)));
-        let too_little = r.capacity_bps.filter(|bps| *bps > 0.0 && *bps < LEAST_CAPACITY_BPS);
-        let too_little = too_little.map(|bps| format!("capacity_bps {bps} is less than {LEAST_CAPACITY_BPS} bit/s"));
         out_of_range
             .map(|(name, value, range)| format!("{name} {value} is not within {} to {}", range.start(), range.end()))
-            .or(too_little)
     }
 }
 
@@ -101,7 +95,7 @@ impl From<&Sample> for RawReading {
         let reading = Reading {
             sinr_db: sample.sinr_db,
             average_db: None,
-            capacity_bps: sample.capacity_bps.map(|bps| if bps < LEAST_CAPACITY_BPS { 0.0 } else { bps }),
+            capacity_bps: sample.capacity_bps,
             is_capacity_derived: false,
             rsrp_dbm: sample.rsrp_dbm,
             rsrq_db: sample.rsrq_db,
@@ -128,8 +122,6 @@ mod tests {
             (-1.0, 0.0, Some("capacity_bps -1 is not within 0 to 1000000000000000")),
             (2e15, 0.0, Some("capacity_bps 2000000000000000 is not within 0 to 1000000000000000")),
             (f64::NAN, 0.0, Some("capacity_bps NaN is not within 0 to 1000000000000000")),
-            (48.0, 0.0, Some("capacity_bps 48 is less than 1000 bit/s")),
-            (0.0, 0.0, None),
             (5e7, -1.0, Some("age_ms -1 is not within 0 to 1000000000")),
         ] {
             assert_eq!(of(bps, age_ms).as_deref(), expected);

@@ -119,8 +119,12 @@ const NO_READING: i128 = i16::MIN as i128;
 
 /// Returns whether this value of a field stands for a reading that there was none of.
 pub(super) fn is_no_reading(state: &[StateField], field: &StateField, value: i128) -> bool {
-    let array = |name: &str| name.split('[').next().unwrap_or_default().to_owned();
     value == NO_READING && forecasting(state).is_some_and(|(_, newest)| array(newest) == array(&field.name))
+}
+
+/// Returns the name of the array that an element belongs to.
+fn array(element: &str) -> &str {
+    element.split('[').next().unwrap_or_default()
 }
 
 /// Returns the rate that a connection forecasts, segments/s; `None` if it forecasts none.

@@ -120,6 +120,7 @@ pub(super) fn offer_line(batch: &mut Batch<'_>, line: &[u8]) -> Result<(), (Reje
     let line = line.trim_ascii();
     if !line.is_empty() {
         let line = Line::parse(line).map_err(|what| (Reject::Malformed, what))?;
+        line.check_units()?;
         batch.offer(line.ue()?, &line.reading());
     }
     Ok(())

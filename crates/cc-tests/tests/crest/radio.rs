@@ -223,6 +223,10 @@ const READING: RawReading =
     RawReading { sinr_db: None, average_db: 0.0, capacity: Some((16e6, false)), cell: 0, age_ms: 0 };
 const KNOWN: Known = Known { of_sibling_bps: |_| 16e6, reading: READING, rtt_us: 40_000, after_s: 1, lost: 0 };
 
+fn assert_jumps(window: f64, segments: f64) {
+    assert!((window / segments - 1.0).abs() < 0.03, "{window}, expected {segments}");
+}
+
 /// Until a flow's readings have foretold its rate, they say nothing.
 #[test]
 fn a_flow_that_has_not_learned_yet_leaves_what_its_siblings_learned() {
@@ -232,8 +236,7 @@ fn a_flow_that_has_not_learned_yet_leaves_what_its_siblings_learned() {
     short.view.now_us = sibling.view.now_us;
     short.slices(&algo, 20, 100, READING);
     assert!(short.state("signal.error_with") > 512, "it has not learned");
-    let window = sibling.window_of_newcomer(&algo, KNOWN);
-    assert!((window / 40.0 - 1.0).abs() < 0.03, "{window}");
+    assert_jumps(sibling.window_of_newcomer(&algo, KNOWN), 40.0);
 }
 
 /// On another processor, the second that just began here may not have begun yet.
@@ -249,8 +252,7 @@ fn a_flow_whose_clock_is_slightly_behind_leaves_what_its_siblings_know() {
         connection.publish(&algo, READING);
         connection.ack(50_000, 100, 100, 50_000);
     }
-    let window = sibling.window_of_newcomer(&algo, KNOWN);
-    assert!((window / 40.0 - 1.0).abs() < 0.03, "{window}");
+    assert_jumps(sibling.window_of_newcomer(&algo, KNOWN), 40.0);
 }
 
 /// The sibling gets 2000 segments/s at 40 ms: 80 segments.
@@ -259,8 +261,7 @@ fn a_newcomer_jumps_to_half_of_what_its_siblings_get_of_the_capacity() {
     let (known, reading) = (KNOWN, READING);
     let jumps = |known: Known, segments: f64| {
         let algo = group();
-        let window = Connection::that_read(&algo, known.of_sibling_bps).window_of_newcomer(&algo, known);
-        assert!((window / segments - 1.0).abs() < 0.03, "{window}, expected {segments}");
+        assert_jumps(Connection::that_read(&algo, known.of_sibling_bps).window_of_newcomer(&algo, known), segments);
     };
     let capacity = |bps| RawReading { capacity: Some((bps, false)), ..RawReading::default() };
     jumps(known, 40.0);

@@ -118,8 +118,8 @@ fn a_longer_route_that_is_reported_costs_little() {
     });
 }
 
-/// A flow takes its own queue for the path if a change is reported where there is none. The next report must not add to
-/// that.
+/// The path stays the same. If a flow's own queue became part of the least RTT at each report, the queue would grow with
+/// each.
 #[test]
 fn reports_of_a_new_cell_do_not_add_up() {
     check("keeps a short queue while cells alternate", (usual_paths(), 300u64..3000), |(path, apart_ms)| {

@@ -153,7 +153,7 @@ Algorithms that use path changes (crest, dcm and dtcp; `hotcc list` shows which)
 route to their peer changes; without a watch they continue unchanged. `watch` follows the routes of one network \
 namespace and notifies all flows of this machine to the same destinations. Several watches may run at once. \
 Entries need no cleaning up, and cannot be removed: flows would see one more change. When 16384 destinations have one, \
-all paths count as changed once, and the list starts anew.
+all entries are removed, and all paths count as changed once.
 
 Examples:
   hotcc paths watch                            until interrupted; flows continue without it

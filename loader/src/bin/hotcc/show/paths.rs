@@ -56,7 +56,7 @@ pub fn news(news: &News, json: bool) -> Result<()> {
     let (changes, bumped) = match news {
         News::Began(_) if json => return Ok(()),
         News::Began(routes) => {
-            say!("watching {routes} {}", if *routes == 1 { "route" } else { "routes" });
+            say!("watching the routes to {routes} {}", if *routes == 1 { "destination" } else { "destinations" });
             return Ok(());
         }
         News::Changed(changes, bumped) => (changes, bumped),
