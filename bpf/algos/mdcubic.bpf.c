@@ -409,6 +409,8 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 	u32 queue;
 
 	settle_undo(tp, f);
+	if ((s32)(tp->snd_nxt - f->round_end) < 0) /* it ended 2 GB ago, and no ACK of plain CUBIC looked */
+		f->round_end = tp->snd_una;
 	f->prior_window = tp->snd_cwnd;
 	f->prior_ssthresh = tp->snd_ssthresh;
 	f->flags = (f->flags | REDUCING) & ~TAKEN_FOR_DOMAIN_2;

@@ -198,6 +198,26 @@ fn rounds_begin_wherever_the_sequence_numbers_do() {
     }
 }
 
+/// No ACK moves the round's end while the flow is plain CUBIC, and sequence numbers wrap.
+#[test]
+fn a_round_of_gigabytes_ago_has_ended() {
+    let algo = HostAlgo::load("mdcubic");
+    algo.set_tunable("without_pep", 1);
+    algo.set_tunable("d2_segments_per_loss", 0);
+    let mut e = Example::new(&algo);
+    (e.view.snd_una, e.view.snd_nxt) = (3 << 30, (3 << 30) + 20_000);
+    for round in 0..15 {
+        assert_eq!(e.reduce(), 20, "one loss in round {round}");
+        e.enter(RECOVERY);
+        e.complete();
+        e.enter(0);
+        (e.view.snd_una, e.view.snd_nxt) = (e.view.snd_nxt, e.view.snd_nxt + 20_000);
+        e.flow.set(&e.view);
+        e.flow.pkts_acked(0, None);
+        e.view = e.flow.get(&e.view);
+    }
+}
+
 #[test]
 fn an_undone_recovery_leaves_ssthresh_as_it_was() {
     let algo = HostAlgo::load("mdcubic");

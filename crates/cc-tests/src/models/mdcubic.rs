@@ -359,6 +359,9 @@ impl Model for Mdcubic {
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.reconcile(sock);
+        if sock.snd_nxt.wrapping_sub(self.round_end).cast_signed() < 0 {
+            self.round_end = sock.snd_una; // not yet sent: it is of before the sequence numbers wrapped
+        }
         self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
         self.before_ssthresh = sock.snd_ssthresh;
         self.undo_limit = sock.snd_cwnd;
