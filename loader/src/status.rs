@@ -2,9 +2,11 @@
 //! use it.
 
 use crate::registry::registrations::registrations;
-use crate::registry::{Algo, need_bpffs, runs};
+use crate::registry::{Algo, Version, need_bpffs, runs};
 use crate::sockets::count::FlowCounter;
 use crate::sysctl;
+use crate::tunables::present::{self, Changed};
+use crate::tunables::values;
 use bytemuck::Zeroable as _;
 use data_encoding::HEXLOWER;
 use hotcc_abi::version::Meta;
@@ -36,6 +38,8 @@ pub struct AlgorithmStatus {
     pub sha256: String,
     /// Profile it started from.
     pub profile: String,
+    /// Tunables whose value is not that profile's: `old` is the profile's.
+    pub tunables_changed: Vec<Changed>,
     /// What keeps it loaded: `load` (until it is unloaded), `run` (until the last `hotcc run` that uses it ends), or
     /// `killed run` (a killed `hotcc run` left it).
     pub loaded_for: &'static str,
@@ -90,9 +94,9 @@ pub fn status() -> Result<Status> {
     let mut algorithms = Vec::new();
     for algo in Algo::all()? {
         let Some(current) = algo.current()? else { continue };
-        let (meta, problem) = match current.meta() {
-            Ok(meta) => (meta, None),
-            Err(error) => (Meta::zeroed(), Some(format!("{error:#}"))),
+        let (meta, tunables_changed, problem) = match recorded(&current) {
+            Ok((meta, changed)) => (meta, changed, None),
+            Err(error) => (Meta::zeroed(), Vec::new(), Some(format!("{error:#}"))),
         };
         let noted = |field: &[u8]| if problem.is_none() { text(field) } else { "unknown".to_owned() };
         let own = |is_current: bool| {
@@ -106,6 +110,7 @@ pub fn status() -> Result<Status> {
             object: noted(&meta.object),
             sha256: HEXLOWER.encode(&meta.sha256),
             profile: noted(&meta.profile),
+            tunables_changed,
             loaded_for: loaded_for(&algo)?,
             since_unix_s: (meta.committed != 0).then_some(meta.since_unix_ns / 1_000_000_000),
             swaps: meta.swaps,
@@ -138,6 +143,13 @@ pub fn status() -> Result<Status> {
         }
     });
     Ok(Status { default: sysctl::default()?, others: others.collect(), algorithms })
+}
+
+/// Returns what was recorded of a version, and its tunables whose value is not the profile's.
+fn recorded(version: &Version) -> Result<(Meta, Vec<Changed>)> {
+    let meta = version.meta()?;
+    let of_profile = values::profile(&version.description()?.tunables, &text(&meta.profile))?;
+    Ok((meta, present::changed(&of_profile, &version.settings()?)))
 }
 
 fn loaded_for(algo: &Algo) -> Result<&'static str> {

@@ -66,6 +66,20 @@ fn where_it_is_the_default_and_what_rollback_restores_is_shown() {
 }
 
 #[test]
+fn tunables_that_are_not_the_profiles_are_shown() {
+    let Some(_test) = kernel_test("tunables_that_are_not_the_profiles_are_shown", &["cc_set"]) else { return };
+    ok(&["load", "fbtcp", "--as", "cc_set", "--profile", "paper", "--set", "c2_add=90"]);
+    ok(&["set", "cc_set", "c1_add=60"]);
+    let changed = |name: &str, old: &str, new: &str| serde_json::json!({"name": name, "old": old, "new": new});
+    let expected = serde_json::json!([changed("c1_add", "120", "60"), changed("c2_add", "100", "90")]);
+    assert_eq!(status_of("cc_set").unwrap()["tunables_changed"], expected);
+    let text = ok(&["status"]);
+    assert!(text.contains("    tunables: c1_add=60 (profile: 120), c2_add=90 (profile: 100)\n"), "{text}");
+    ok(&["set", "cc_set", "c1_add=120", "c2_add=100"]);
+    assert!(!ok(&["status"]).contains("    tunables: "));
+}
+
+#[test]
 fn algorithms_unloaded_in_use_are_shown_as_such() {
     let Some(_test) = kernel_test("algorithms_unloaded_in_use_are_shown_as_such", &["cc_gone"]) else { return };
     ok(&["load", "westwoodp", "--as", "cc_gone"]);

@@ -2,6 +2,7 @@
 
 use super::print::{lines, print_json, row, say, table};
 use hotcc::status::Status;
+use hotcc::tunables::present::Changed;
 use hotcc_host::error::Result;
 use std::time::{Duration, SystemTime};
 
@@ -55,6 +56,11 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
             say!("{line}");
             if let Some(problem) = &algorithm.problem {
                 say!("    problem: {problem}");
+            }
+            if !algorithm.tunables_changed.is_empty() {
+                let text = |Changed { name, old, new }: &Changed| format!("{name}={new} (profile: {old})");
+                let changed: Vec<String> = algorithm.tunables_changed.iter().map(text).collect();
+                say!("    tunables: {}", changed.join(", "));
             }
             if !algorithm.default_in.is_empty() {
                 say!("    default in: {}", algorithm.default_in.join(", "));
