@@ -190,8 +190,11 @@ SEC("iter/tcp") int move(struct bpf_iter__tcp *ctx)
 	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
 	if (!tp || !read_socket_cc(tp, &cc))
 		return 0;
-	/* which side opened it is no longer known; an accepted connection has the user of the accepting process */
-	read_flow(tp, true, job.criteria_in_use, &search.flow);
+	/*
+	 * Which side opened it is no longer known; an accepted connection has the user of the accepting process. What a
+	 * listener gets, the connections that it accepts would inherit.
+	 */
+	read_flow(tp, skc->skc_state != TCP_LISTEN, job.criteria_in_use, &search.flow);
 	search.found = job.rules;
 	bpf_loop(job.rules, try_rule, &search, 0);
 	rule = bpf_map_lookup_elem(&policy_rules, &search.found);

@@ -210,7 +210,8 @@ fn a_step_that_fails_undoes_those_before_it() {
     for (n, step) in STEPS.iter().enumerate() {
         let message = hotcc_testbed::command::failed(1, &change.apply_at(&[("HOTCC_FAIL_AT", &format!("step{n}"))]));
         assert!(
-            message.starts_with("hotcc: cannot ") && message.ends_with("nothing changed: told to fail\n"),
+            message.starts_with("hotcc: cannot ")
+                && message.ends_with("the steps before it were undone: told to fail\n"),
             "{message}"
         );
         assert!(message.contains(step.split(' ').next_back().unwrap()), "{step}: {message}");
@@ -222,7 +223,10 @@ fn a_step_that_fails_undoes_those_before_it() {
     let text = std::fs::read_to_string(&change.after).unwrap();
     let refused = change.test.file("refused.toml", &format!("{text}[[algorithm]]\nobject = '{unverifiable}'\n"));
     let message = fails(1, &["apply", &refused]);
-    assert!(message.contains("nothing changed") && message.contains("verifier rejects it"), "{message}");
+    assert!(
+        message.contains("the steps before it were undone") && message.contains("verifier rejects it"),
+        "{message}"
+    );
     same(&change.before);
 }
 
@@ -261,7 +265,7 @@ fn files_to_roll_back_to_are_read_without_the_lock() {
     assert!(apply(&before, "").status().unwrap().success());
     let output = opens_without_the_lock(&mut apply(&after, "step1"), &object);
     let message = hotcc_testbed::command::failed(1, &output);
-    assert!(message.contains("nothing changed"), "{message}");
+    assert!(message.contains("the steps before it were undone"), "{message}");
     same(&before);
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const SIGNALS: [Signal; 4] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT];
+const SIGNALS: [Signal; 5] = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGUSR1];
 
 fn default_disposition(of: Signal) -> std::io::Result<()> {
     // SAFETY: no handler of this program runs.
@@ -116,7 +116,7 @@ fn signals_to_hotcc_reach_the_command_and_it_cleans_up_after() {
     for signal in SIGNALS {
         let handling = Run::start(
             "dtcp",
-            "trap 'echo got; sleep 0.3; exit 9' TERM HUP INT QUIT; for i in {1..200}; do sleep 0.05; done",
+            "trap 'echo got; sleep 0.3; exit 9' TERM HUP INT QUIT USR1; for i in {1..200}; do sleep 0.05; done",
         );
         std::thread::sleep(Duration::from_millis(200)); // until the trap is set
         handling.signal(signal);

@@ -35,7 +35,7 @@
 //! - The cohorts must not differ by more than the congestion control. In particular, connections of the two cohorts
 //!   share links: the judge cannot see that the canary is fast at the control's cost.
 //! - A ratio is dominated by long connections. Its interval is approximate until some dozens of them have been added.
-//! - Connections that never end are never added. A canary that stalls its connections adds too few to pass.
+//! - Connections that do not end within the step are never added, so the judge does not see those that a canary stalls.
 //! - Connections without a figure do not count for that figure's guards.
 
 mod connection;

@@ -22,4 +22,4 @@ pub use hotcc_canary::{Guard, default_guards};
 pub use plan::{Plan, Request};
 pub use run::{EXPIRY, Options, dry_run, start};
 pub use state::{Cohorts, Ended, State, Status, abort, promote, status};
-pub(crate) use state::{read_status, refuse_while_running};
+pub(crate) use state::{read_status, refuse_while_comparing, refuse_while_running};

@@ -1,9 +1,10 @@
 //! What a canary is going to do.
 
+use crate::object::kernel::kernel;
 use crate::policy::canary::{Pair, conditions};
 use crate::policy::parse_share;
 use crate::sysctl;
-use hotcc_canary::Guard;
+use hotcc_canary::{Guard, Metric};
 use hotcc_host::error::{Error, Result};
 use serde::Serialize;
 use std::time::Duration;
@@ -59,6 +60,12 @@ impl Plan {
     pub(super) fn new(request: &Request) -> Result<(Self, Pair)> {
         let Request { from, to, share, matches, limit, min_connections, guards } = request;
         let conditions = conditions(matches)?;
+        if guards.iter().any(|guard| guard.metric == Metric::TimeoutRatio) && !kernel()?.counts_timeouts {
+            return Err(Error::kernel_lacks(
+                "this kernel does not count the timeouts of a connection, which the guard `timeout_ratio` compares",
+            )
+            .and("boot a kernel from 6.7 on, or use other guards"));
+        }
         let first = parse_share(share).map_err(|e| Error::usage(e.to_string()))?;
         if first >= ALL {
             return Err(Error::usage(format!("invalid share `{share}`: nothing would be left to compare with")));

@@ -11,6 +11,7 @@ use crate::failpoint;
 use crate::policy::canary::{self, Pair};
 use crate::policy::layout::{CanaryEntry, CohortsEntry, canary_state, cohort};
 use crate::registry::{begin, need_bpffs};
+use crate::sysctl;
 use bytemuck::Zeroable;
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_host::cstr::{padded, text};
@@ -143,7 +144,7 @@ pub(crate) fn read_status() -> Result<Status> {
         steps: entry.steps,
         share_percent: match state {
             State::Running => percent(entry.share.into()),
-            State::Promoted => 100.0,
+            State::Promoted if canary::is_given(&entry.to)? => 100.0,
             _ => 0.0,
         },
         expires_in_s: (state == State::Running).then(|| entry.expires_ns.saturating_sub(now) as f64 / 1e9),
@@ -165,6 +166,16 @@ pub(crate) fn refuse_while_running(tried: &str) -> Result<()> {
     }
     let Status { from, to, .. } = status;
     Err(Error::failed(format!("cannot {tried}: a canary from {from} to {to} runs"))
+        .and("end it first: hotcc canary promote, or hotcc canary abort"))
+}
+
+/// Fails if a canary that runs compares this congestion control: it would judge two versions as one.
+pub(crate) fn refuse_while_comparing(name: &str, tried: &str) -> Result<()> {
+    let Status { state, from, to, .. } = read_status()?;
+    if state != State::Running || (from != name && to != name) {
+        return Ok(());
+    }
+    Err(Error::failed(format!("cannot {tried} {name}: a canary from {from} to {to} compares it"))
         .and("end it first: hotcc canary promote, or hotcc canary abort"))
 }
 
@@ -270,6 +281,11 @@ pub(super) enum Outcome {
 /// Ends the canary. Returns the text of the rule that remains, if any. Call it with the lock held.
 fn conclude(outcome: Outcome) -> Result<String> {
     let before = canary::state()?;
+    let [_, to] = canary::names(&before);
+    if outcome == Outcome::Promote && !sysctl::is_registered(&to)? {
+        return Err(Error::failed(format!("cannot promote {to}: it is not registered any more"))
+            .and("end the canary: hotcc canary abort"));
+    }
     let mut entry = before;
     (entry.state, entry.share) = match outcome {
         Outcome::Promote => (canary_state::PROMOTED, u32::MAX),

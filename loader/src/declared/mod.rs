@@ -71,7 +71,11 @@ pub fn apply_live(file: &Path, live: bool) -> Result<(Difference, Option<Moved>)
     let mut warnings = std::mem::take(&mut declared.warnings);
     let (steps, more, _lock) = follow("hotcc apply", declared)?;
     warnings.extend(more);
-    let moved = if live { Some(policy::move_open(false)?) } else { None };
+    let moved = live.then(|| policy::move_open(false)).transpose();
+    let moved = moved.unwrap_or_else(|error| {
+        warnings.push(format!("open sockets were not moved: {error:#}"));
+        None
+    });
     Ok((Difference { file: file.to_owned(), steps, applied: true, warnings }, moved))
 }
 

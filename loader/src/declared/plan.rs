@@ -97,7 +97,9 @@ pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     usable.extend(available.into_iter().filter(|name| all.iter().all(|algo| algo.name != *name)));
     receiver_steps(declared.receivers, &mut steps)?;
     for default in declared.defaults {
+        let name = default.congestion_control.clone();
         steps.extend(default_step(default, &usable)?);
+        usable.push(name); // setting a default loads the kernel's module
     }
     steps.extend(policy_step(declared.policy, &declared.rule_places, &usable)?);
     for algo in undeclared {

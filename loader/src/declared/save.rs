@@ -43,6 +43,7 @@ pub fn save(file: &Path) -> Result<Saved> {
     need_bpffs()?;
     let mut warnings = Vec::new();
     let policy = policy_rules()?;
+    check_rules(&policy, &mut warnings)?;
     let document = Document {
         algorithm: algorithms(&policy)?,
         default: defaults(&mut warnings)?,
@@ -77,6 +78,27 @@ fn policy_rules() -> Result<Vec<RuleTable>> {
         .map(table)
         .collect::<std::result::Result<_, _>>()
         .tried(|| "cannot read a rule in the kernel".to_owned())
+}
+
+/// Fails if a rule names a congestion control that is not registered: `hotcc apply` would refuse the whole file. Warns of
+/// those that a reboot leaves unregistered.
+fn check_rules(policy: &[RuleTable], warnings: &mut Vec<String>) -> Result<()> {
+    let (available, default) = (sysctl::available()?, sysctl::default()?);
+    for (n, rule) in policy.iter().enumerate() {
+        let name = own_name(rule);
+        if !available.contains(&name) {
+            return Err(Error::failed(format!("rule {} names {name}, which is not registered", n + 1))
+                .and("load it, or remove the rule (see: hotcc policy show)"));
+        }
+        if sysctl::has_module(&name) && name != default {
+            warnings.push(format!(
+                "rule {} names {name}, a kernel module: `hotcc apply` fails after a reboot, unless it is loaded then: \
+                 echo tcp_{name} > /etc/modules-load.d/{name}.conf",
+                n + 1
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the algorithms, without the registrations that belong to rules with tunables: the rules declare those.

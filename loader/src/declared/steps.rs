@@ -46,7 +46,7 @@ fn undo_all(done: Vec<(&Step, Undo<'_>)>, mut files: Files, error: Error, tried:
         }
     }
     if left.is_empty() {
-        return error.during(&format!("{tried}; nothing changed"));
+        return error.during(&format!("{tried}; the steps before it were undone"));
     }
     error.during(tried).and(&format!("these steps could not be undone: {}; see: hotcc diff", left.join(", ")))
 }
@@ -113,7 +113,14 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
             let request = request_of(algo, files);
             let of_namespace = |ns: &NetNs| Ok((sysctl::default()? == *name).then_some(ns.inode));
             let namespaces = netns::in_each(of_namespace)?.into_iter().flatten().collect();
-            warnings.extend(ops::unload_locked(name, None)?.warnings);
+            let unloaded = ops::unload_locked(name, None)?;
+            warnings.extend(unloaded.warnings);
+            if let Some(listeners) = unloaded.listeners_left.filter(|listeners| *listeners > 0) {
+                warnings.push(format!(
+                    "{listeners} listening socket(s) pass {name} on to the connections that they accept, until their \
+                     programs listen again"
+                ));
+            }
             Ok(Undo::Load(request, namespaces))
         }
         Work::LoadReceiver(request) => {

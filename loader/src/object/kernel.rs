@@ -17,6 +17,8 @@ pub struct Kernel {
     pub table_name_offset: usize,
     /// Whether struct_ops can be updated in place (links, since 6.4).
     pub links: bool,
+    /// Whether connections count their retransmission timeouts (since 6.7).
+    pub counts_timeouts: bool,
 }
 
 static KERNEL: OnceLock<Option<Kernel>> = OnceLock::new();
@@ -33,6 +35,9 @@ pub fn kernel() -> Result<&'static Kernel> {
             table_type: data.and(name).and(table).map(|t| t.type_id().into()),
             table_name_offset: data.unwrap_or(0) + name.unwrap_or(0),
             operations: ops.map_or_else(Vec::new, |ops| member_names(&ops)),
+            counts_timeouts: btf
+                .type_by_name::<Struct<'_>>("tcp_sock")
+                .is_some_and(|socket| member_offset(&socket, "total_rto").is_some()),
             links: btf.type_by_name::<Struct<'_>>("bpf_struct_ops_link").is_some(),
         })
     });

@@ -2,6 +2,7 @@
 
 use super::load::{Request, read};
 use super::switch::{Counter, Outcome, Pending, counter, finish};
+use crate::canary;
 use crate::failpoint;
 use crate::object::{Opened, Source};
 use crate::registry::counters::count;
@@ -31,6 +32,7 @@ pub fn swap(name: &str, request: &Request, live: bool) -> Result<Outcome> {
 pub fn swap_tuned(name: &str, request: &Request, tunables: Tunables, live: bool) -> Result<Outcome> {
     let source = read("hotcc swap", request)?;
     let _lock = begin("hotcc swap")?;
+    canary::refuse_while_comparing(name, "swap")?;
     swap_and_count(name, request, source, tunables, live)
 }
 
@@ -98,6 +100,7 @@ pub fn rollback(name: &str, live: bool) -> Result<Outcome> {
     let loaded_again = if algo.link_path().exists() { None } else { algo.previous()? };
     let mut files = Files::read(loaded_again);
     let _lock = begin("hotcc rollback")?;
+    canary::refuse_while_comparing(name, "roll back")?;
     rollback_and_count(name, live, &mut files)
 }
 

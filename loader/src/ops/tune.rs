@@ -1,5 +1,6 @@
 //! Reads and sets the tunables of a running algorithm in the kernel.
 
+use crate::canary;
 use crate::registry::{self, Algo, Version};
 use crate::sockets::count::{connections, count_sockets};
 use crate::tunables::present::Value;
@@ -31,6 +32,7 @@ pub struct SetOutcome {
 pub fn set(name: &str, assignments: &[String]) -> Result<SetOutcome> {
     need_root("hotcc set")?;
     let _lock = registry::lock()?;
+    canary::refuse_while_comparing(name, "set the tunables of")?;
     set_locked(name, assignments)
 }
 

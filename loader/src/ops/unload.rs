@@ -1,5 +1,6 @@
 //! Unloads a congestion control.
 
+use crate::canary;
 use crate::failpoint;
 use crate::registry::counters::count;
 use crate::registry::defaults::Defaults;
@@ -36,6 +37,7 @@ pub struct Unloaded {
 /// Unloads a congestion control. Connections that use it keep it.
 pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
     let _lock = begin("hotcc unload")?;
+    canary::refuse_while_comparing(name, "unload")?;
     unload_locked(name, fallback)
 }
 

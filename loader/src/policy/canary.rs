@@ -104,6 +104,11 @@ pub(crate) fn rule_of(cohort: usize) -> Result<Option<(RuleEntry, TextEntry)>> {
     Ok(current.entries.into_iter().find(|(rule, _)| rule.cohort == 1 + cohort as u32))
 }
 
+/// Returns whether a rule names this congestion control.
+pub(crate) fn is_given(cc_name: &[u8; 16]) -> Result<bool> {
+    Ok(current()?.is_some_and(|current| current.entries.iter().any(|(rule, _)| rule.cc_name == *cc_name)))
+}
+
 /// Removes the rules of the canary.
 pub(crate) fn withdraw() -> Result<()> {
     let rules = others()?;

@@ -126,6 +126,12 @@ fn a_share_gets_the_new_one_until_it_expires() {
         let refused = fails(1, &[arguments, &[&ruled.declare(&[])]].concat());
         assert!(refused.contains("cannot change the rules: a canary from reno to po_west runs"), "{refused}");
     }
+    ok(&["swap", "po_dtcp", "dcm"]); // the canary does not compare it
+    for arguments in [&["unload", "po_west"][..], &["swap", "po_west", "dcm"], &["set", "po_west", "x=1"]] {
+        let refused = fails(1, arguments);
+        assert!(refused.contains("po_west: a canary from reno to po_west compares it; end it first"), "{refused}");
+    }
+    assert!(fails(1, &["rollback", "po_west"]).contains("cannot roll back po_west: a canary"));
     let saved = ruled.test.dir.path().join("saved.toml").display().to_string();
     assert_eq!(json(&["save", &saved, "--json"])["rules"], 1, "a canary is not declared");
 
@@ -194,8 +200,25 @@ fn it_ends_when_it_is_told_to() {
     let (algorithms, rest) = declared.split_once("[[policy]]").unwrap();
     ok(&["diff", &ruled.file(&format!("{algorithms}{table}\n[[policy]]{rest}"))]);
     // without it, the next `apply` removes the rule
+    assert_eq!(status()["share_percent"], 100.0);
     ruled.apply(&[RULE]);
     assert_eq!(with(&ruled, "reno", 20), 20);
+    assert_eq!((state(), &status()["share_percent"]), ("promoted".to_owned(), &0.0.into()));
+}
+
+#[test]
+fn what_is_not_registered_any_more_is_not_promoted() {
+    let Some(ruled) = Ruled::new("what_is_not_registered_any_more_is_not_promoted") else { return };
+    ruled.apply(&[RULE]);
+    let before = rules();
+    let _canary = Canary::running(&ruled, "po_west", &HALF);
+    std::fs::remove_file("/sys/fs/bpf/hotcc/algo/po_west/link").unwrap();
+    until("it is gone", || !registered("po_west"));
+    let refused = fails(1, &["canary", "promote"]);
+    assert!(refused.contains("cannot promote po_west: it is not registered any more; end the canary"), "{refused}");
+    assert_eq!(status()["share_percent"], 50.0);
+    ok(&["canary", "abort"]);
+    assert_eq!(rules(), before);
 }
 
 #[test]

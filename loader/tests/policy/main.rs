@@ -392,6 +392,43 @@ fn open_sockets_follow_the_rules() {
     assert_eq!(cc_of(&a), "reno");
 }
 
+/// Whose an accepted connection will be is not known when its listener is made, and not by `--live` either.
+#[test]
+fn open_listeners_match_no_user() {
+    let Some(ruled) = Ruled::new("open_listeners_match_no_user") else { return };
+    let listener = ruled.listen("10.1.0.1:0");
+    let before = ruled.ends(&listener).1;
+    let file = ruled.declare(&["uid = 'root'\ncongestion_control = 'po_dtcp'"]);
+    ok(&["policy", "apply", &file, "--live"]);
+    assert_eq!(ruled.ends(&listener), ("po_dtcp".to_owned(), before));
+}
+
+/// A listener that got its congestion control by a rule keeps it; the accepted connections inherit it.
+#[test]
+fn listeners_that_keep_what_is_unloaded_are_named() {
+    let Some(ruled) = Ruled::new("listeners_that_keep_what_is_unloaded_are_named") else { return };
+    ruled.apply(&["congestion_control = 'po_dtcp'"]);
+    let listener = ruled.listen("10.1.0.1:0");
+    let told = json(&["apply", &ruled.test.file("nothing.toml", b""), "--json"]);
+    let warning = "1 listening socket(s) pass po_dtcp on to the connections that they accept";
+    assert!(told["warnings"][0].as_str().is_some_and(|text| text.starts_with(warning)), "{told}");
+    assert_eq!(ruled.ends(&listener).1, "po_dtcp");
+}
+
+#[test]
+fn a_file_that_apply_would_refuse_is_not_saved() {
+    let Some(ruled) = Ruled::new("a_file_that_apply_would_refuse_is_not_saved") else { return };
+    ruled.apply(&["port = 443\ncongestion_control = 'po_west'"]);
+    ok(&["unload", "po_west"]);
+    let saved = ruled.test.dir.path().join("saved.toml").display().to_string();
+    let refused = fails(1, &["save", &saved]);
+    assert!(
+        refused.contains("rule 1 names po_west, which is not registered; load it, or remove the rule"),
+        "{refused}"
+    );
+    assert!(!std::path::Path::new(&saved).exists());
+}
+
 #[test]
 fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     let Some(ruled) = Ruled::new("what_is_wrong_with_a_rule_is_said_with_its_line") else { return };

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 /// Load, tune, swap and watch TCP congestion controls written in BPF, without rebuilding the kernel.
 ///
 /// All state is in the kernel (pinned below /sys/fs/bpf/hotcc); no daemon needs to run. Exit codes: 0 done, 1 failed
-/// (nothing changed), 2 usage error, 3 the kernel lacks a feature (see `hotcc doctor`), 4 not permitted, 5 a difference
-/// (`hotcc diff`).
+/// (nothing changed, or the message says what did), 2 usage error, 3 the kernel lacks a feature (see `hotcc doctor`), 4
+/// not permitted, 5 a difference (`hotcc diff`).
 #[derive(Parser)]
 #[command(name = "hotcc", version, after_help = help::EXAMPLES)]
 pub struct Cli {

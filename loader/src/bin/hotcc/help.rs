@@ -139,8 +139,8 @@ Examples:
   hotcc save ./hotcc.toml --json";
 
 pub const RUN_HELP: &str = "\
-If hotcc receives a signal that would end it, it forwards the signal to the command. It exits with the command's \
-status, or with 126 if the command cannot be executed, or 127 if it is not found. Concurrent runs of the same \
+If hotcc receives a signal that would end it, other than a real-time signal, it forwards the signal to the command. \
+It exits with the command's status, or with 126 if the command cannot be executed, or 127 if it is not found. Concurrent runs of the same \
 algorithm share it; the last one unloads it.
 
 Examples:

@@ -6,7 +6,9 @@ use hotcc::ops::{self, Tunables, migrate, run, tune};
 use hotcc::{declared, doctor, exporter, paths, report, rx, status};
 use hotcc_host::error::{Result, Tried};
 use hotcc_host::printable::printable;
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
 
 mod advise;
 mod arguments;
@@ -28,8 +30,11 @@ fn main() -> ExitCode {
 
 fn run() -> ExitCode {
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn")))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .without_time()
         .init();
     let command = Cli::parse().command;
     libbpf_rs::set_print(None); // our errors quote libbpf's messages where they help

@@ -9,7 +9,19 @@ use nix::unistd::Pid;
 use std::os::fd::AsFd;
 use std::process::{Child, ExitStatus};
 
-const ENDING: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+const ENDING: [Signal; 11] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGVTALRM,
+    Signal::SIGPROF,
+    Signal::SIGIO,
+    Signal::SIGPWR,
+];
 
 /// Signals that end a process by default, and SIGCHLD; all are blocked while the value lives.
 pub(super) struct Signals {

@@ -1,6 +1,8 @@
-//! What `hotcc doctor` finds on stock kernels: before 6.10, only those for x86-64 let BPF call CUBIC.
+//! What `hotcc` finds on stock kernels: before 6.10, only those for x86-64 let BPF call CUBIC; before 6.7, none counts
+//! timeouts.
 
 use crate::common::machine::{Processor, stock_kernel};
+use hotcc_kernels::Kernel;
 use hotcc_lab::image::Image;
 use hotcc_lab::vm::{self, Clock, Machine};
 use hotcc_lab::{guest, programs};
@@ -23,30 +25,55 @@ fn bpf_may_call_cubic_only_on_newer_kernels_for_arm64() {
     doctor_finds(NAME, "6.12-arm64", "ok");
 }
 
+#[test]
+fn a_canary_with_a_guard_that_the_kernel_cannot_measure_is_refused() {
+    build(&["hotcc"]);
+    let test = "a_canary_with_a_guard_that_the_kernel_cannot_measure_is_refused";
+    let start = ["canary", "start", "--from", "cubic", "--to", "reno", "--dry-run", "--guard"];
+    let asked = |kernel: &str, guard: &str| {
+        let kernel = stock_kernel(test, kernel)?;
+        Some(says(&kernel, &[&start[..], &[guard]].concat()))
+    };
+    let Some(refused) = asked("6.1", "timeout_ratio <= 1.5 * control") else { return };
+    assert!(refused.unwrap_err().contains("this kernel does not count the timeouts of a connection"));
+    assert!(asked("6.12", "timeout_ratio <= 1.5 * control").unwrap().unwrap().contains("timeout_ratio"));
+}
+
 fn doctor_finds(test: &str, kernel: &str, verdict: &str) {
     let Some(kernel) = stock_kernel(test, kernel) else { return };
+    let report: Value = serde_json::from_str(&says(&kernel, &["doctor", "--json"]).unwrap()).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let finding = findings.iter().find(|finding| finding["what"] == "CUBIC for BPF").unwrap();
+    println!("{}: {finding}", kernel.release);
+    assert_eq!(finding["verdict"], verdict);
+    assert!(findings.iter().all(|finding| finding["verdict"] != "missing"), "{findings:?}");
+}
+
+/// Returns what `hotcc` prints in a guest, or why it fails.
+fn says(kernel: &Kernel, arguments: &[&str]) -> Result<String, String> {
     let _processor = Processor::take();
-    let words = ["/bin/hotcc", "doctor", "--json"].map(str::to_owned).to_vec();
+    let words = ["/bin/hotcc"].iter().chain(arguments).map(|word| (*word).to_owned()).collect();
     let job = Job::Commands(vec![Command { words, ..Command::default() }]);
     let scratch = tempfile::tempdir().unwrap();
     let mut image = Image::default();
     image.program("/bin/hotcc", &programs::ours(kernel.architecture(), "hotcc").unwrap()).unwrap();
-    guest::build_initramfs(&mut image, &kernel, &[], &job).unwrap();
+    guest::build_initramfs(&mut image, kernel, &[], &job).unwrap();
     let initramfs = scratch.path().join("initramfs.cpio");
     image.write(&mut File::create(&initramfs).unwrap()).unwrap();
-    let machine =
-        Machine { kernel, memory_mib: 512, clock: Clock::Virtual, results: None, cpu: None, patience: vm::PATIENCE };
-    let mut report = Value::Null;
-    vm::run(&machine, &initramfs, scratch.path(), |message| {
+    let machine = Machine {
+        kernel: kernel.clone(),
+        memory_mib: 512,
+        clock: Clock::Virtual,
+        results: None,
+        cpu: None,
+        patience: vm::PATIENCE,
+    };
+    let mut said = String::new();
+    let ran = vm::run(&machine, &initramfs, scratch.path(), |message| {
         if let Message::Output(text) = message {
-            report = serde_json::from_str(text)?;
+            said.clone_from(text);
         }
         Ok(())
-    })
-    .unwrap();
-    let findings = report["findings"].as_array().unwrap();
-    let finding = findings.iter().find(|finding| finding["what"] == "CUBIC for BPF").unwrap();
-    println!("{}: {finding}", machine.kernel.release);
-    assert_eq!(finding["verdict"], verdict);
-    assert!(findings.iter().all(|finding| finding["verdict"] != "missing"), "{findings:?}");
+    });
+    ran.map(|_| said).map_err(|error| format!("{error:#}"))
 }
