@@ -107,12 +107,15 @@ static __always_inline u32 domain2_limit(const struct tcp_sock *tp, const struct
 	return max(held + held / 2, (u64)min(least, MAX_SEGMENTS));
 }
 
-/* Twice what domain 1 holds without a queue at the rate that fills `limit`. */
+/*
+ * Twice what domain 1 holds without a queue at the rate that fills `limit`. If the RTT to the PEP is not known, as with
+ * reports in-band, both domains count as the whole path.
+ */
 static __always_inline u32 domain1_limit(const struct tcp_sock *tp, const struct pep_seen *seen, u32 limit)
 {
 	u64 empty_us = domain2_empty_us(tp, seen);
 
 	if (!empty_us)
 		return MAX_SEGMENTS;
-	return max(min((u64)limit * seen->rtt_us * 4 / (3 * empty_us), (u64)MAX_SEGMENTS), 2ULL);
+	return max(min((u64)limit * (seen->rtt_us ?: empty_us) * 4 / (3 * empty_us), (u64)MAX_SEGMENTS), 2ULL);
 }

@@ -9,7 +9,7 @@
  *  - The paper's delay needs synchronised clocks. Here D is half the least RTT, or one tick of the sender's clock if
  *    that is longer, plus the packet's delay beyond the least delay.
  *  - `default` looks for the least delay in a window: clocks that differ by 50 ppm add an apparent 3 ms per minute.
- *  - A radio that retransmits a lost block holds up the blocks after it, for 8 ms in LTE. On a path of 10 ms, 2.1 ms
+ *  - A radio that retransmits a lost block holds up the blocks after it, for 8 ms in LTE. On a path of 10 ms, 3.1 ms
  *    would shrink the window, so `default` subtracts `jitter_us` from the mean delay beyond the least delay.
  *  - Segments shorter than a full one are ignored: their rate says nothing. A packet merged by GRO counts as its
  *    segments.

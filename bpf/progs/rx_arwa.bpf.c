@@ -32,6 +32,9 @@ struct whole_tcp_header {
 	u8 options[TCP_OPTIONS_MAX];
 };
 
+/* bytes that a segment's ACK may be behind the last one: more than segments in disorder are, and few of all numbers */
+#define ACKED_AGO_MAX (1U << 20)
+
 /* this many SACK blocks leave no room beside timestamps, without which there are no hints */
 #define SACKS_WITHOUT_ROOM 3
 
@@ -76,7 +79,7 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	struct whole_tcp_header header;
 	const struct tcp_sock *tp;
 	struct rx_flow *f;
-	u32 mss, header_size, options_size, data_size, rcv_nxt, rcv_wnd;
+	u32 mss, header_size, options_size, data_size, rcv_nxt, rcv_wnd, snd_nxt, snd_una;
 	u64 now_ns;
 
 	/*
@@ -97,11 +100,17 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 		segments.least_rtt_us = tp->rcv_rtt_est.rtt_us >> 3;
 	rcv_nxt = tp->rcv_nxt;
 	rcv_wnd = tp->rcv_wnd;
+	snd_nxt = tp->snd_nxt;
+	snd_una = tp->snd_una;
 	f = bpf_sk_storage_get(&rx_flows, sk, NULL, 0);
 	if (!f || bpf_probe_read_kernel(&header, TCP_HEADER_SIZE + STAMP_ALIGNED, skb->data))
 		return 0;
-	/* TCP has not checked the packet yet: beyond the window it may be forged, below it, it was received already */
-	if (swap32(header.fixed.seq) - rcv_nxt >= rcv_wnd)
+	/*
+	 * TCP has not checked the packet yet: beyond the window it may be forged, below it, it was received already. An
+	 * ACK of what was not sent, or was acknowledged long ago, is forged, too.
+	 */
+	if (swap32(header.fixed.seq) - rcv_nxt >= rcv_wnd ||
+	    snd_nxt - swap32(header.fixed.ack) > snd_nxt - snd_una + ACKED_AGO_MAX)
 		return 0;
 	/* for the ACK of the packet before this one: if there is no room at all, the kernel does not ask for options */
 	if (f->copies && tp->rx_opt.num_sacks + core_bitfield(tp, rx_opt.dsack) >= SACKS_WITHOUT_ROOM)

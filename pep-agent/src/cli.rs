@@ -48,7 +48,7 @@ Examples:
   # Send reports to the servers as UDP datagrams
   pep-agent border --internet eth0 --access ogstun --server 192.0.2.0/24 \\
       --key-file /etc/hotcc/pep.keys
-  # Send reports within the flows, on a router that translates addresses
+  # Send reports within the flows, on a router that translates addresses: its firewall needs a rule, see docs/guide/pep.md
   pep-agent border --internet eth0 --access lan0 --server 192.0.2.0/24 \\
       --key-file /etc/hotcc/pep.keys --nat --transport inband
   # Read options from a file, and override one

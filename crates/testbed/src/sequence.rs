@@ -8,9 +8,19 @@ use std::os::fd::{AsFd, AsRawFd};
 /// mode, which exists for checkpoint and restore.
 pub fn next_to_write(socket: &impl AsFd) -> io::Result<u32> {
     const SEND_QUEUE: libc::c_int = 2;
+    next(socket, SEND_QUEUE)
+}
+
+/// Returns the sequence number of the next byte to be received, in the same way.
+pub fn next_to_receive(socket: &impl AsFd) -> io::Result<u32> {
+    const RECV_QUEUE: libc::c_int = 1;
+    next(socket, RECV_QUEUE)
+}
+
+fn next(socket: &impl AsFd, queue: libc::c_int) -> io::Result<u32> {
     const OFF_WITHOUT_PROBE: libc::c_int = -1;
     set_option(socket, libc::TCP_REPAIR, 1)?;
-    let sequence = set_option(socket, libc::TCP_REPAIR_QUEUE, SEND_QUEUE).and_then(|()| queue_sequence(socket));
+    let sequence = set_option(socket, libc::TCP_REPAIR_QUEUE, queue).and_then(|()| queue_sequence(socket));
     set_option(socket, libc::TCP_REPAIR, OFF_WITHOUT_PROBE)?;
     sequence
 }

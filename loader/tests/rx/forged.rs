@@ -3,6 +3,7 @@
 use crate::common::{kernel_test, ok};
 use crate::path::*;
 use hotcc_cc_tests::random::Random;
+use hotcc_testbed::sequence::next_to_receive;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
@@ -58,9 +59,12 @@ fn forged_segments_change_no_hint() {
     let raw = path.sender.enter(raw);
     let to = SockaddrIn::from(SocketAddrV4::new(*ends[1].ip(), 0));
     let mut random = Random::new(1);
-    // time stamps over the whole range: half of them are ahead of the sender's
-    for number in 0..32 {
-        let forged = segment(ends, random.bits() as u32, number << 27);
+    // time stamps over the whole range: half of them are ahead of the sender's; half of the sequence numbers are in the
+    // window, but no ACK's number is right
+    for number in 0..64 {
+        let in_window = next_to_receive(&transfer.flow.server).unwrap().wrapping_add(100_000);
+        let sequence = if number % 2 == 0 { in_window } else { random.bits() as u32 };
+        let forged = segment(ends, sequence, number << 26);
         assert_eq!(sendto(raw.as_raw_fd(), &forged, &to, MsgFlags::empty()).unwrap(), forged.len());
         std::thread::sleep(Duration::from_millis(5));
     }

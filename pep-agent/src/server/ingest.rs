@@ -5,7 +5,6 @@ use super::counters::{Counters, DatagramFate, RecordFate};
 use super::inband::{self, Attached, InbandReader};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
-
 use super::sessions::{Probe, RejectedDatagram, Sessions};
 use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys, Signer};
@@ -15,9 +14,12 @@ use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, PepRange, PepRecordUpdate};
 use hotcc_host::error::{Result, Tried};
 use hotcc_keys::Fingerprint;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -50,6 +52,26 @@ pub struct Options {
     pub rate_per_second: u64,
 }
 
+/// Binds a socket that does not block. `[::]` is any address: also of IPv4, whatever `net.ipv6.bindv6only` says, and if
+/// there is no IPv6.
+fn bind_for_both_families(address: SocketAddr) -> nix::Result<std::net::UdpSocket> {
+    let open = |address: SocketAddr| {
+        let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let socket = socket(family, SockType::Datagram, flags, None)?;
+        if address.is_ipv6() {
+            setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
+        }
+        bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).map(|()| socket.into())
+    };
+    match open(address) {
+        Err(Errno::EAFNOSUPPORT) if address.ip() == Ipv6Addr::UNSPECIFIED => {
+            open((Ipv4Addr::UNSPECIFIED, address.port()).into())
+        }
+        opened => opened,
+    }
+}
+
 /// The server: its socket, the borders that send to it, and the kernel's programs.
 pub struct Server {
     options: Options,
@@ -71,9 +93,7 @@ impl Server {
         let tried = || {
             format!("cannot receive reports at {} (choose another address with --receive ADDRESS:PORT)", options.listen)
         };
-        let socket = std::net::UdpSocket::bind(options.listen).tried(tried)?;
-        socket.set_nonblocking(true).tried(tried)?;
-        let socket = UdpSocket::from_std(socket).tried(tried)?;
+        let socket = UdpSocket::from_std(bind_for_both_families(options.listen).tried(tried)?).tried(tried)?;
         let reader =
             (!options.inband.is_empty()).then(|| InbandReader::attach(&options.inband, options.attach)).transpose()?;
         let (reader, attached) = reader.unzip();

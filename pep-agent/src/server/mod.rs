@@ -53,9 +53,10 @@ pub fn run(config: &Config) -> Result<()> {
     registry.register_collector(Box::new(Metrics(server.counters())));
     let keys = server.keys();
     let mut serving = Some(std::thread::spawn(move || runtime.block_on(server.serve())));
-    let mut warned = 0;
+    let (mut warned, mut failed) = (0, 0);
     let check = || {
         warn_of_keys(&counters, &mut warned);
+        warn_of_failures(&counters, &mut failed);
         let ended = serving.take_if(|thread| thread.is_finished()).map(|thread| {
             let ended = "the thread that receives reports ended unexpectedly";
             thread.join().ok().and_then(Result::err).map_or_else(|| Error::failed(ended), |why| why.during(ended))
@@ -63,6 +64,18 @@ pub fn run(config: &Config) -> Result<()> {
         ended.or_else(|| attached.as_ref().and_then(Attached::problem))
     };
     daemon.serve(registry, CHECK_INTERVAL, || keys.reload(&config.key_file), check)?.into_result()
+}
+
+/// Warns that the kernel refuses records: at the first one, and each time their number has doubled.
+fn warn_of_failures(counters: &Counters, warned: &mut u64) {
+    let failed = counters.records(RecordFate::Failed);
+    if failed >= warned.saturating_mul(2).max(1) {
+        *warned = failed;
+        tracing::warn!(
+            "the kernel refused {failed} records so far; before Linux 5.19, the server needs \
+             kernel.unprivileged_bpf_disabled=0"
+        );
+    }
 }
 
 /// Warns that a border's keys differ from this server's: at the first rejected datagram, and each time their number has

@@ -192,9 +192,9 @@ impl Sessions {
     /// Returns the number for a probe at `now_us`: the time, and a code that only this server can compute.
     #[must_use]
     pub fn nonce(&self, epoch: u64, key_id: u8, now_us: u64) -> u64 {
-        let sent_us = now_us as u32;
-        let code = self.random.hash_one((epoch, key_id, sent_us)) as u32;
-        u64::from(code) << 32 | u64::from(sent_us)
+        // of the whole time, so that it is not valid again when the lower half comes round
+        let code = self.random.hash_one((epoch, key_id, now_us)) as u32;
+        u64::from(code) << 32 | u64::from(now_us as u32)
     }
 
     /// Returns the time since the probe that an answer repeats was sent; `None` if no such probe was sent, or more than

@@ -66,6 +66,7 @@ fn an_answer_is_valid_only_for_its_probe_and_in_time() {
         (5, 1, nonce ^ 1, START_US + 1),
         (5, 1, nonce, START_US - 1),
         (5, 1, nonce, late_us),
+        (5, 1, nonce, START_US + (1 << 32) + 1),
         (5, 1, Sessions::default().nonce(5, 1, START_US), START_US + 1),
     ] {
         let header = Header { key_id, ..header(epoch, 1, 0) };

@@ -5,7 +5,9 @@ use crate::auth::LiveKeys;
 use crate::inband::{OPTION_HEADER, encode};
 use crate::report::{FlowKey, FlowReport, Sent, Transport};
 use hotcc_abi::pep::INBAND_BYTES;
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, socket};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, sendto, setsockopt, socket, sockopt,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -19,6 +21,8 @@ const ACK: u8 = 0x10;
 /// XORed into the checksum to make it wrong: neither 0 nor 0xffff, which could leave it valid.
 const CHECKSUM_ERROR: u16 = 0x5045;
 const HOP_LIMIT: u8 = 64;
+/// The mark of the segments, for rules of the firewall.
+const MARK: u32 = 0x5045;
 
 /// The transport that sends reports within their flows.
 #[derive(Debug)]
@@ -34,7 +38,10 @@ pub struct Inband {
 ///
 /// Fails if neither IPv4 nor IPv6 can be used.
 pub fn inband(keys: LiveKeys) -> io::Result<Inband> {
-    let open = |family| socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw);
+    let open = |family| {
+        let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::Raw)?;
+        setsockopt(&socket, sockopt::Mark, &MARK).map(|()| socket)
+    };
     let (v4, v6) = (open(AddressFamily::Inet), open(AddressFamily::Inet6));
     match (v4, v6) {
         (Err(error), Err(_)) => Err(error.into()),

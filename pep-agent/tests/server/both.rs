@@ -109,6 +109,7 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
     let (name, cc) = ("reports_reach_the_flow_whichever_way_they_travel", "mdcubic_both");
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let (hosts, _pins) = (Hosts::new(), Pins(PINS));
+    hosts.server.sysctl("net.ipv6.bindv6only", "1").unwrap(); // the server's socket is for both families nevertheless
     let keys = test.key_file(&[(1, "a5")]);
     let log = |name: &str| test.dir.path().join(name);
     for (transport, more) in [("udp", 0), ("inband", NET_RAW)] {
@@ -161,6 +162,39 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         let outside = server.metric(r#"hotcc_pep_server_records_total{result="outside"}"#);
         assert_eq!(outside, 0.0, "of an honest border: {}", server.page());
     }
+}
+
+#[test]
+fn reports_in_the_flow_pass_a_border_that_translates_addresses() {
+    let (name, cc) = ("reports_in_the_flow_pass_a_border_that_translates_addresses", "mdcubic_nat");
+    if system_program("nft").is_err() {
+        skipped(name, "nft is not installed (./setup.sh installs it)");
+        return;
+    }
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let (hosts, _pins) = (Hosts::new(), Pins(PINS));
+    for rule in [
+        "add table ip nat",
+        "add chain ip nat leaving { type nat hook postrouting priority 100 ; }",
+        "add rule ip nat leaving oifname server masquerade",
+        "add table inet hotcc",
+        "add chain inet hotcc reports { type filter hook output priority raw ; }",
+        "add rule inet hotcc reports meta mark 0x5045 notrack",
+    ] {
+        let status = hosts.router.command("nft").args(rule.split(' ')).status().unwrap();
+        assert!(status.success(), "nft {rule}");
+    }
+    let keys = test.key_file(&[(1, "a5")]);
+    let server = server(&hosts, &keys, &test.dir.path().join("server"));
+    let mut arguments = vec!["border", "--internet", "server", "--access", "client", "--server", "10.248.1.0/24"];
+    arguments.extend(["--nat", "--key-file", keys.to_str().unwrap(), "--pins", PINS, "--transport", "inband"]);
+    let border = Running::start(&hosts.router, &arguments, &test.dir.path().join("border"));
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let reader = flow.read_at_client();
+    let clocked = || server.metric(r#"hotcc_pep_server_records_total{result="clocked"}"#);
+    send_until(&flow, "clocked records", || border.page() + &server.page(), || clocked() > 20.0);
+    flow.end();
+    reader.join().unwrap();
 }
 
 #[test]

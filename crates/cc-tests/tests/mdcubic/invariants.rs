@@ -40,6 +40,7 @@ fn within_bound(model: &Mdcubic, sock: &View) {
     let beyond_us = least_us.saturating_sub(to_pep_us);
     let most = (bytes / u128::from(sock.mss)).max((3 * rate * beyond_us).checked_div(2 * interval_us).unwrap_or(0));
     assert!(u128::from(model.d2_segments) <= most, "more than {most} in domain 2: {sock:?}\n{model:?}");
+    let to_pep_us = if to_pep_us == 0 { least_us } else { to_pep_us }; // unknown: it may be all of it
     let (w1, window) = (model.w1(sock.snd_cwnd), u128::from(sock.snd_cwnd));
     if let (true, Some(share)) = (w1 < sock.snd_ssthresh, (4 * most * to_pep_us).checked_div(3 * beyond_us)) {
         assert!(window <= most + share.max(2), "more than {most} and {share} in slow start: {sock:?}\n{model:?}");

@@ -172,6 +172,16 @@ fn what_domain_2_may_hold_is_bounded(start: &Start<'_>) {
     assert_eq!(tell(&mut kernel, 590_000), (600 + 590, 590));
     assert_eq!(tell(&mut kernel, 1_000_000), (601 + 1000, 1000));
     assert_eq!(tell(&mut kernel, 1_001_000), (148 + 1000, 1000));
+    // if the RTT to the PEP is not known, both domains may take all of the RTT: 4/3 * 1000 in domain 1
+    let mut kernel = with_rate(megabyte, 100, 0);
+    let mut tell_alone = |in_order| {
+        reports(&mut kernel, Una(in_order), &[]);
+        (kernel.sock.snd_cwnd, kernel.model.d2_segments)
+    };
+    assert_eq!(tell_alone(0), (600, 0));
+    assert_eq!(tell_alone(590_000), (600 + 590, 590));
+    assert_eq!(tell_alone(1_000_000), (601 + 1000, 1000));
+    assert_eq!(tell_alone(1_001_000), (601 + 1000, 1000));
     // the paper has no bound
     let mut kernel = with_rate(Tunables::PAPER, INFINITE_SSTHRESH, 0);
     assert_eq!(tell(&mut kernel, 0), (600, 0));

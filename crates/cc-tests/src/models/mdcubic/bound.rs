@@ -26,7 +26,10 @@ impl Mdcubic {
 
     /// Returns twice what domain 1 holds at the rate at which this many segments fill domain 2.
     fn domain_1_holds(&self, sock: &View, in_domain_2: f64) -> f64 {
-        let to_the_pep_us = self.report().map_or(0.0, |report| f64::from(report.rtt_us));
+        let to_the_pep_us = match self.report().map_or(0, |report| report.rtt_us) {
+            0 => f64::from(sock.min_rtt_us), // unknown: it may be all of it
+            known => f64::from(known),
+        };
         match self.beyond_us(sock) {
             0.0 => f64::INFINITY,
             beyond_us => (2.0 * in_domain_2 * to_the_pep_us / (FULL * beyond_us)).floor().max(2.0),
