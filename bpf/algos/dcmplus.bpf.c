@@ -32,7 +32,8 @@
  *  - Slow start ends at ssthresh: a step of 2 rate_CA could jump past it. Eq 7's second branch may exceed ssthresh,
  *    until W moves to the next one.
  *  - Eq 6 is omitted: a congestion control cannot set the RTO, and RFC 6298's RTO already follows the RTT.
- *  - RTTmin starts as in `westwoodp`, and is renewed after a timeout. It ages after an hour, instead of 10 s.
+ *  - RTTmin starts as in `westwoodp`. It is renewed after the loss state of a timeout that was not spurious. It ages
+ *    after an hour, instead of 10 s.
  *  - Loss and timeout as in `westwoodp`: W = min(W, ssthresh) at a loss; before the first sample, Reno's half. After a
  *    timeout, W is the kernel's.
  * Fractions of a segment accumulate to whole segments; a loss, a timeout, and each move of W to another ssthresh drop
@@ -217,7 +218,11 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	struct dcmplus *f = flow_state(sk);
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
 
-	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
+	/* until the end of the loss state, the queue of before the timeout may remain */
+	if (tcp_ca_state(sk) == TCP_CA_Loss)
+		base_lower(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
+	else
+		base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	least_rtt(&f->round_least_us, sample->rtt_us);
 	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		sample_end(sk, f, elapsed_us);
@@ -275,7 +280,11 @@ SEC("struct_ops") void BPF_PROG(dcmplus_set_state, struct sock *sk, u8 new_state
 
 SEC("struct_ops") u32 BPF_PROG(dcmplus_undo_cwnd, struct sock *sk)
 {
-	return westwood_undo(sk, &flow_state(sk)->loss_ssthresh);
+	struct dcmplus *f = flow_state(sk);
+
+	if (tcp_ca_state(sk) == TCP_CA_Loss) /* a delay, not a loss: the path is the same */
+		f->base_seen_us = tcp_sk(sk)->tcp_mstamp;
+	return westwood_undo(sk, &f->loss_ssthresh);
 }
 
 SEC(".struct_ops.link")

@@ -304,6 +304,26 @@ fn the_least_rtt_is_renewed_at_a_timeout_and_ages() {
     }
 }
 
+/// In the loss state, the queue of before the timeout may remain. If the timeout was spurious, so does the path.
+#[test]
+fn dcmplus_renews_the_least_rtt_after_the_loss_state() {
+    let algo = HostAlgo::load("dcmplus");
+    for (is_undone, expected_us) in [(false, 60_000), (true, 20_000)] {
+        let (mut flow, mut view) = started(&algo);
+        ack(&mut flow, &mut view, 100_000, 10, Some(20_000));
+        flow.cwnd_event(EVENT_LOSS);
+        view.ca_state = 4;
+        ack(&mut flow, &mut view, 100_000, 10, Some(400_000));
+        assert_eq!(flow.private("base_us"), 20_000);
+        if is_undone {
+            let _ = flow.undo_cwnd();
+        }
+        view.ca_state = 0;
+        ack(&mut flow, &mut view, 100_000, 10, Some(60_000));
+        assert_eq!(flow.private("base_us"), expected_us, "undone: {is_undone}");
+    }
+}
+
 #[test]
 fn a_connection_taken_over_starts_with_its_least_rtt() {
     for name in ["westwoodp", "westwood_bpf", "dcmplus", "dcm"] {

@@ -283,7 +283,9 @@ impl Model for Dcmplus {
     }
 
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
-        self.base.sample(sock, rtt_us, self.tunables.base_window_us);
+        // in the loss state, the old queue may remain, so RTTmin does not expire
+        let window_us = if sock.ca_state as u8 == LOSS { 0 } else { self.tunables.base_window_us };
+        self.base.sample(sock, rtt_us, window_us);
         self.round_least_us = least(self.round_least_us, rtt_us);
         if let Some(sample) = self.sampler.sample(sock, rtt_us, self.tunables.min_sample_us) {
             let app_limited = self.sampler.app_limited || sock.app_limited != 0;
@@ -326,6 +328,9 @@ impl Model for Dcmplus {
     }
 
     fn undo_cwnd(&mut self, sock: &mut View) -> u32 {
+        if sock.ca_state as u8 == LOSS {
+            self.base.confirm(sock);
+        }
         self.thresholds.undo(sock)
     }
 

@@ -53,6 +53,11 @@ impl Base {
         }
     }
 
+    /// Keeps RTTmin, as if a sample had just confirmed it.
+    pub fn confirm(&mut self, sock: &View) {
+        self.seen_us = sock.now_us;
+    }
+
     fn is_old(&self, sock: &View, window_us: u32) -> bool {
         let unseen_us = sock.now_us.wrapping_sub(self.seen_us) % (1 << 32);
         window_us > 0 && unseen_us >= window_us.into()
