@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Scenarios without CUBIC or without BBR, and the reason.
-const WITHOUT: [(&str, &str); 17] = [
+const WITHOUT: [(&str, &str); 18] = [
     ("arwa-bursts", "compares a receiver that sends hints with one that does not; the sender is the same"),
     ("arwa-coexistence", "a mix of receivers in one cell, as in the paper; one sender for each kind"),
     ("arwa-limits", "values of a tunable, against each other"),
@@ -29,6 +29,7 @@ const WITHOUT: [(&str, &str); 17] = [
         "crest-wrong",
         "crest with a right and a wrong SINR, and without; crest-generated and crest-recorded have the peers",
     ),
+    ("fbtcp-saturated", "UDP alone: what the radios of the FB-TCP scenarios carry"),
     ("signal-age", "readings of several kinds, of which CUBIC and BBR know nothing; dtcp-signal has the peers"),
 ];
 
