@@ -117,7 +117,7 @@ static __always_inline void read_state(struct tcp_sock *tp, struct ack_record *r
 	record->rate_interval_us = tp->rate_interval_us;
 	record->snd_wnd = tp->snd_wnd;
 	record->bytes_acked = tp->bytes_acked;
-	record->pacing_bytes_per_s = sk->sk_pacing_rate;
+	record->pacing_bytes_per_s = sk->sk_pacing_status ? sk->sk_pacing_rate : ~0ULL;
 	record->ca_state = core_bitfield(&tp->inet_conn, icsk_ca_state);
 	record->pad = 0;
 }

@@ -22,3 +22,17 @@ pub struct Reading {
     /// Serving cell, as any number that distinguishes it from its neighbours.
     pub cell: Option<u64>,
 }
+
+impl Reading {
+    /// Whether it has a capacity that was measured, not computed; 0 is not known.
+    #[must_use]
+    pub fn has_measured_capacity(&self) -> bool {
+        self.capacity_bps.is_some_and(|bps| bps > 0.0) && !self.is_capacity_derived
+    }
+
+    /// Whether it has a value that algorithms read.
+    #[must_use]
+    pub fn is_for_algorithms(&self) -> bool {
+        self.sinr_db.is_some() || self.has_measured_capacity()
+    }
+}

@@ -162,7 +162,7 @@ impl Conditioner {
         }
         self.check_outlier(raw.reading.sinr_db, settings.outlier_db, made_ns)?;
         // a capacity alone sets the pace only while there is no fresh SINR: the SINR may come less often
-        let measured_capacity = raw.reading.capacity_bps.is_some() && !raw.reading.is_capacity_derived;
+        let measured_capacity = raw.reading.has_measured_capacity();
         if raw.reading.sinr_db.is_some() || measured_capacity && !self.has_fresh_sinr(settings, now_ns) {
             self.measure_gap(now_ns);
         }
@@ -179,10 +179,10 @@ impl Conditioner {
             reading.average_db = Some(self.average.add(sinr_db, Duration::from_nanos(made_ns)));
             self.last_sinr = Some((made_ns, measured));
         }
-        if reading.capacity_bps.is_none() {
-            reading.capacity_bps =
-                settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.mcs, reading.sinr_db));
-            reading.is_capacity_derived = reading.capacity_bps.is_some();
+        if !reading.capacity_bps.is_some_and(|bps| bps > 0.0)
+            && let Some(bps) = settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.mcs, reading.sinr_db))
+        {
+            (reading.capacity_bps, reading.is_capacity_derived) = (Some(bps), true);
         }
         Ok(DatedReading { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
     }

@@ -230,6 +230,7 @@ fn capacity_follows_from_cqi_mcs_or_sinr() {
     assert_eq!(by(&settings, Reading { sinr_db, mcs: Some(31), ..Reading::default() }), Some(190_097_700.0));
     assert_eq!(capacity(Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }), None);
     assert_eq!(capacity(Reading { sinr_db, capacity_bps: Some(5e6), ..Reading::default() }), Some(5e6));
+    assert_eq!(capacity(Reading { sinr_db, capacity_bps: Some(0.0), ..Reading::default() }), Some(31_763_160.0)); // not known
 }
 
 #[test]
@@ -284,6 +285,9 @@ fn a_capacity_alone_has_a_pace_and_keeps_its_source_fresh() {
     let last = last.unwrap();
     assert_eq!((last.max_age_ms, last.period_ms, last.reading.is_capacity_derived), (250, 100, false));
     assert!(c.is_fresh(&settings, SECOND + 750 * MS) && !c.is_fresh(&settings, SECOND + 751 * MS));
+    // 0 is not known, and keeps nothing fresh
+    c.take(&measured(0.0), &settings, SECOND + 760 * MS).unwrap();
+    assert!(!c.is_fresh(&settings, SECOND + 760 * MS));
     // a capacity computed from the SINR counts as part of the SINR
     let taken = c.take(&raw(10.0), &settings, SECOND + 2000 * MS).unwrap();
     assert!(taken.reading.capacity_bps.is_some() && taken.reading.is_capacity_derived);

@@ -115,6 +115,8 @@ pub struct Feed {
     forgot_ns: u64,
     /// Whether the map was full at some time since then.
     is_map_full: bool,
+    /// Whether an error of a new link was logged since the last search for unneeded links.
+    has_warned: bool,
     sources: Vec<SourceState>,
     publishers: Vec<Box<dyn Publisher>>,
     latest: Option<DatedReading>,
@@ -145,6 +147,7 @@ impl Feed {
             vacant: Vec::new(),
             forgot_ns: 0,
             is_map_full: false,
+            has_warned: false,
             sources: Vec::new(),
             publishers,
             latest: None,
@@ -220,7 +223,9 @@ impl Feed {
             Ok(conditioned) => {
                 let state = &mut self.sources[source];
                 state.applied += 1;
-                state.latest = Some((conditioned.made_ns, conditioned.max_age_ms));
+                if conditioned.reading.is_for_algorithms() {
+                    state.latest = Some((conditioned.made_ns, conditioned.max_age_ms));
+                }
                 self.latest = Some(conditioned);
             }
             Err(reason) => self.reject(source, reason, &Offered(ue, raw)),
@@ -261,8 +266,11 @@ impl Feed {
         }
         let added = self.add_entry(None, &[link]);
         let index = added.map_err(|e| {
-            warn!("{}", chain(&e));
-            self.is_map_full = true;
+            if !std::mem::replace(&mut self.has_warned, true) {
+                warn!("{}", chain(&e));
+            }
+            // a link that another feeder has says nothing about the others
+            self.is_map_full = matches!(e, MapError::NoFreeSlot | MapError::IndexFull);
             Reject::NoRoom
         })?;
         self.entries[index].made_by = Some(maker);
@@ -276,7 +284,7 @@ impl Feed {
         if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
             return;
         }
-        (self.forgot_ns, self.is_map_full) = (now_ns, false);
+        (self.forgot_ns, self.is_map_full, self.has_warned) = (now_ns, false, false);
         let long_ns = self.plan.forget_after.as_nanos() as u64;
         let may_go = |entry: &Entry, maker: Maker| {
             let idle_ns = now_ns.saturating_sub(entry.latest_ns);
@@ -325,7 +333,8 @@ impl Feed {
         let description = (kind, conditioned.max_age_ms, conditioned.period_ms);
         let made_ms = ms32(conditioned.made_ns);
         for writer in &entry.writers {
-            let described = if entry.described == description {
+            // the age is that of the values that algorithms read
+            let described = if entry.described == description || !conditioned.reading.is_for_algorithms() {
                 Ok(())
             } else {
                 writer.describe(kind, conditioned.max_age_ms, conditioned.period_ms)
@@ -336,7 +345,9 @@ impl Feed {
                 return Ok(conditioned);
             }
         }
-        entry.described = description;
+        if conditioned.reading.is_for_algorithms() {
+            entry.described = description;
+        }
         if let Some(id) = &entry.id {
             for publisher in &mut self.publishers {
                 publisher.send(id, &conditioned);

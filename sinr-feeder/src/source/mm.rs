@@ -59,8 +59,9 @@ impl ModemManagerSource {
         loop {
             ticks.tick().await;
             let all = properties.get_all(SIGNAL).await.map_err(|e| e.to_string())?;
-            match RADIOS.iter().filter_map(|radio| all.get(*radio)).find_map(reading) {
-                Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
+            let radios: Vec<Reading> = RADIOS.iter().filter_map(|radio| all.get(*radio)).filter_map(reading).collect();
+            match radios.iter().find(|radio| radio.sinr_db.is_some()).or(radios.first()) {
+                Some(&reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
                 None => sink.reject(Reject::Nothing, &"the modem reports no signal values"),
             }
         }

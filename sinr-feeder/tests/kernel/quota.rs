@@ -3,8 +3,8 @@
 use crate::map::OPTIONS;
 use crate::sandbox::{key, sandbox};
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_abi::radio::{SOURCE_PEER, SOURCE_UDP};
-use hotcc_radio_map::{RadioMap, Reading};
+use hotcc_abi::radio::{SOURCE_AT, SOURCE_PEER, SOURCE_UDP};
+use hotcc_radio_map::{RadioMap, RadioView, Reading};
 use sinr_feeder::condition::Pace;
 use sinr_feeder::feed::{Feed, Plan};
 use sinr_feeder::reading::{Grant, RawReading, Ue};
@@ -88,4 +88,42 @@ fn links_without_end_under_one_key_starve_no_other() {
     });
     assert_eq!(made.count(), MAX_LINKS / 4);
     assert!(makes("10.2.0.0/16", [10, 2, 0, 1]) && makes("10.3.0.1", [10, 3, 0, 1]));
+}
+
+/// A modem without SINR beside a source of SINR: the age limit of the SINR stays, and the modem counts as silent.
+#[test]
+fn readings_without_sinr_and_capacity_change_no_age() {
+    let Some(sandbox) = sandbox("readings_without_sinr_and_capacity_change_no_age") else { return };
+    let map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let view = RadioView::open(&sandbox.root).unwrap();
+    let plan = Plan { links: vec![key("10.0.0.0/8")], ..Plan::default() };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let modem = feed.add_source("at".to_owned(), SOURCE_AT, Pace::Expected(Duration::from_secs(10)));
+    let sinr = feed.add_source("udp".to_owned(), SOURCE_UDP, Pace::Expected(Duration::from_millis(100)));
+    let now_ns = monotonic_ns();
+    feed.offer(sinr, Ue::Unnamed, &reading(7.0), now_ns);
+    let described = || {
+        let snapshot = &view.links().unwrap()[0].snapshot;
+        (snapshot.source, snapshot.max_age_ms)
+    };
+    let before = described();
+    let weak = Reading { rsrp_dbm: Some(-101.0), ..Reading::default() };
+    feed.offer(modem, Ue::Unnamed, &RawReading { reading: weak, ..RawReading::default() }, now_ns + 1);
+    assert_eq!(described(), before);
+    assert_eq!(feed.sources().iter().map(|source| source.is_up(now_ns + 1)).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn a_link_of_another_feeder_is_no_full_map() {
+    let Some(sandbox) = sandbox("a_link_of_another_feeder_is_no_full_map") else { return };
+    let source = sandbox.trace("t.csv", "time_s,sinr_db\n0,7\n0.1,7\n");
+    let _neighbour = sandbox.feeder(&["--source", &source, "--link", "10.0.0.1", "--loop"]);
+    sandbox.wait_for(|link| link["state"] == "fresh");
+    let map = RadioMap::open(&sandbox.root).unwrap();
+    let plan = Plan { within: vec![key("10.0.0.0/8")], max_links: MAX_LINKS, ..Plan::default() };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let source = feed.add_source("udp".to_owned(), SOURCE_UDP, Pace::Unknown);
+    let now_ns = monotonic_ns();
+    assert!(!offer(&mut feed, source, [10, 0, 0, 1], now_ns));
+    assert!(offer(&mut feed, source, [10, 0, 0, 2], now_ns));
 }

@@ -61,7 +61,8 @@ impl<W: Write> Recording<W> {
     fn add(&mut self, snapshot: &Snapshot) -> std::io::Result<()> {
         let now_ms = monotonic_ms32();
         let fresh = snapshot.sinr.filter(|d| d.age_ms(now_ms) <= snapshot.max_age_ms);
-        let capacity = snapshot.capacity.filter(|c| c.age_ms(now_ms) <= snapshot.max_age_ms);
+        // a derived one can be derived again; replayed, it would count as measured
+        let capacity = snapshot.capacity.filter(|c| !c.is_derived && c.age_ms(now_ms) <= snapshot.max_age_ms);
         let age_ms = snapshot.latest_age_ms(now_ms).filter(|age_ms| *age_ms <= snapshot.max_age_ms);
         let made_ms = now_ms.wrapping_sub(age_ms.unwrap_or(0));
         let since_ms = made_ms.wrapping_sub(*self.start_ms.get_or_insert(made_ms));
