@@ -29,6 +29,12 @@ impl FromStr for Spec {
 }
 
 impl Spec {
+    /// Whether it takes the readings of one UE, which its key names.
+    #[must_use]
+    pub fn is_for_one_ue(&self) -> bool {
+        self.0.starts_with("peer:")
+    }
+
     /// Returns the publisher for it. Call this inside a tokio runtime.
     ///
     /// # Errors

@@ -55,6 +55,10 @@ fn missing_or_conflicting_options_are_reported() {
         (&["--source", "mm", "--link", "10.0.0.1", "--ue", "a=10.0.0.1"], "cannot feed 10.0.0.1/32 twice"),
         (&["--source", "mm", "--ue", "a=10.0.0.1", "--ue", "a=10.0.0.2"], "--ue a is given twice"),
         (&["--source", "peer:127.0.0.1:1,keys=/nonexistent"], "cannot read /nonexistent"),
+        (
+            &["--source", "mm", "--ue", "a", "--as", "b", "--publish", "peer:127.0.0.1:1,keys=/nonexistent"],
+            "a peer takes the readings of one UE",
+        ),
     ] {
         let refused = sandbox.output(&[&["run"], args].concat());
         assert_eq!(refused.status.code(), Some(1), "{args:?}");

@@ -83,6 +83,10 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     if let Some((name, _)) = args.ues.iter().find(|(name, _)| !names.insert(name)) {
         bail!("--ue {name} is given twice: give each UE once, with one link");
     }
+    let ues = args.ues.len() + usize::from(args.own_id.is_some());
+    if ues > 1 && args.publish.iter().any(|to| to.is_for_one_ue()) {
+        bail!("a peer takes the readings of one UE, which its key names: run a feeder with its own key for each UE");
+    }
     if args.sources.is_empty() && args.subscribe.is_empty() {
         bail!("nothing to read: give --source or --subscribe, e.g. `--source udp:127.0.0.1:9000`");
     }
