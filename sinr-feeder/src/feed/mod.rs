@@ -327,7 +327,9 @@ impl Feed {
         let conditioned = conditioner.take(raw, settings, now_ns)?;
         entry.latest_ns = now_ns;
         if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
-            self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it is on standby
+            if conditioned.reading.is_for_algorithms() {
+                self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it is on standby
+            }
             return Err(Reject::Outranked);
         }
         let description = (kind, conditioned.max_age_ms, conditioned.period_ms);

@@ -140,8 +140,8 @@ Examples:
 
 pub const RUN_HELP: &str = "\
 If hotcc receives a signal that would end it, other than a real-time signal, it forwards the signal to the command. \
-It exits with the command's status, or with 126 if the command cannot be executed, or 127 if it is not found. Concurrent runs of the same \
-algorithm share it; the last one unloads it.
+It exits with the command's status, or with 126 if the command cannot be executed, or 127 if it is not found. \
+Concurrent runs of the same algorithm share it; the last one unloads it.
 
 Examples:
   hotcc run --cc dtcp -- iperf3 -c 192.0.2.1
