@@ -84,40 +84,38 @@ fn a_border_killed_while_it_polled_is_replaced() {
     const ROOM: usize = 1024;
     const PATIENCE: Duration = Duration::from_secs(20);
     let Some(network) = Network::new("polling") else { return };
-    let border = network.border(&[]);
-    let (mut sender, mut receiver) = network.connect(0);
-    let (kept, started) = (sender.try_clone().unwrap(), Instant::now());
-    let busy = [
-        std::thread::spawn(
-            move || {
-                while started.elapsed() < 2 * PATIENCE && sender.write_all(&[0; 1 << 16]).is_ok() {}
-            },
-        ),
-        std::thread::spawn(move || drop(io::copy(&mut receiver, &mut io::sink()))),
-    ];
-    let polls = || border.metric(&network, "hotcc_border_looks_total");
-    let waiting = MapData::from_pin(network.pins.join("waiting")).unwrap();
-    let mut waiting: Queue<_, [u8; 64]> = Map::Queue(waiting).try_into().unwrap();
-    let mut flow = network.connect(0);
-    // on a busy machine the agent may end polling before it is stopped, and the timer then empties the queue: try again
-    loop {
-        assert!(started.elapsed() < PATIENCE, "it never polls when it is stopped");
-        if polls() == polls() {
-            continue;
+    let started = Instant::now();
+    // on a busy machine the agent may end polling before it is killed, and the timer then empties the queue: try again
+    let mut flow = loop {
+        let border = network.border(&[]);
+        let (mut sender, mut receiver) = network.connect(0);
+        let kept = sender.try_clone().unwrap();
+        let busy =
+            [
+                std::thread::spawn(move || {
+                    while started.elapsed() < 2 * PATIENCE && sender.write_all(&[0; 1 << 16]).is_ok() {}
+                }),
+                std::thread::spawn(move || drop(io::copy(&mut receiver, &mut io::sink()))),
+            ];
+        let polls = || border.metric(&network, "hotcc_border_looks_total");
+        while polls() == polls() {
+            assert!(started.elapsed() < PATIENCE, "it never polls when it is killed");
         }
-        border.signal(Signal::SIGSTOP);
+        border.stop(Signal::SIGKILL);
+        kept.shutdown(Shutdown::Both).unwrap();
+        busy.into_iter().for_each(|thread| thread.join().unwrap());
+
+        let mut flow = network.connect(0);
         for _ in 0..=ROOM {
             network.transfer(&mut flow, 1);
             std::thread::sleep(Duration::from_millis(1));
         }
+        let waiting = MapData::from_pin(network.pins.join("waiting")).unwrap();
+        let mut waiting: Queue<_, [u8; 64]> = Map::Queue(waiting).try_into().unwrap();
         if waiting.push([0; 64], 0).is_err() {
-            break;
+            break flow;
         }
-        border.signal(Signal::SIGCONT);
-    }
-    border.stop(Signal::SIGKILL);
-    kept.shutdown(Shutdown::Both).unwrap();
-    busy.into_iter().for_each(|thread| thread.join().unwrap());
+    };
 
     let border = network.border(&[]);
     border.wait_for(&flow, |_| true);

@@ -224,13 +224,9 @@ impl Border {
         self.reports.lock().unwrap().clone()
     }
 
-    pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
-    }
-
     /// Sends a signal, and returns the exit status and the output on stderr.
     pub fn stop(mut self, signal: Signal) -> (ExitStatus, String) {
-        self.signal(signal);
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
         self.wait()
     }
 
