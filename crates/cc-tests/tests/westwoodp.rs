@@ -304,7 +304,7 @@ fn the_least_rtt_is_renewed_at_a_timeout_and_ages() {
     }
 }
 
-/// In the loss state, the queue of before the timeout may remain. If the timeout was spurious, so does the path.
+/// In the loss state, the queue from before the timeout may remain. If the timeout was spurious, the path is the same.
 #[test]
 fn dcmplus_renews_the_least_rtt_after_the_loss_state() {
     let algo = HostAlgo::load("dcmplus");

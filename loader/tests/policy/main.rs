@@ -392,7 +392,7 @@ fn open_sockets_follow_the_rules() {
     assert_eq!(cc_of(&a), "reno");
 }
 
-/// Whose an accepted connection will be is not known when its listener is made, and not by `--live` either.
+/// The user of an accepted connection is not known when its listener starts, nor when `--live` finds the listener.
 #[test]
 fn open_listeners_match_no_user() {
     let Some(ruled) = Ruled::new("open_listeners_match_no_user") else { return };
