@@ -128,7 +128,8 @@ fuzz name *options:
     #!/usr/bin/env bash
     set -euo pipefail
     mkdir -p "target/fuzz/{{ name }}/corpus"
-    clang=$(command -v clang-19 clang | head -n 1)
+    clang=$(command -v ${HOTCC_CLANG:-} clang-{19,22,21,20,18,17,16,15} clang | head -n 1) ||
+        { echo "no clang 15 or later found: run ./setup.sh" >&2 && exit 1; }
     crates/cc-tests/host/build-fuzzer.sh "$clang" "{{ name }}" "$PWD/bpf/algos/{{ name }}.bpf.c" "target/fuzz/{{ name }}/fuzz"
     cd "target/fuzz/{{ name }}" && ./fuzz -max_len=4096 {{ options }} corpus
 

@@ -19,7 +19,7 @@
 
 #define CUBE_SHIFT 20
 #define CUBE_GAIN 110 /* RFC 9438's C = 0.4 segments/s^3, for milliseconds, 1/256 segments and this shift */
-#define CUBE_TIME_MAX_MS 60000LL
+#define CUBE_TIME_MAX_MS 150000LL /* more than K of the largest W */
 #define RENO_STEP 294 /* 1.15 segments */
 #define SAME_RTT 32 /* RTTs are the same if they differ by less than this part */
 #define LONGER_FALL 425 /* a quarter, in log2 / 1024, */

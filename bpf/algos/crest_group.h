@@ -27,6 +27,7 @@
 
 #define GROUPS 32768 /* the least recently used one is evicted */
 #define GROUP_EPOCH_SHIFT 10 /* an epoch is 1024 ms */
+#define GROUP_EPOCHS (1U << (32 - GROUP_EPOCH_SHIFT)) /* until the time wraps */
 #define GROUP_FLOWS_SHIFT 40
 #define GROUP_RATE_MASK ((1ULL << GROUP_FLOWS_SHIFT) - 1)
 #define GROUP_PEAK_DECAY 40U /* of log2 in 1/1024 per epoch: halves in 26 s */
@@ -73,14 +74,14 @@ static __always_inline struct crest_group *group_find(const struct sock *sk, u32
 	return bpf_map_lookup_elem(&crest_groups, &key);
 }
 
-/* Counts a flow once per epoch. On another processor, the last epoch may not have ended yet. */
+/* Counts a flow once per epoch. On another processor, the last epoch may not have ended yet: one less than none passed. */
 static __always_inline void group_count(struct crest_group *g, struct crest *f, u32 now_ms)
 {
 	u32 epoch = now_ms >> GROUP_EPOCH_SHIFT;
-	s32 passed = (s32)((epoch - g->epoch) << GROUP_EPOCH_SHIFT) >> GROUP_EPOCH_SHIFT; /* the time wraps */
+	u32 passed = (epoch - g->epoch) % GROUP_EPOCHS;
 	u64 rate, ended;
 
-	if (passed > 0) {
+	if (passed && passed < GROUP_EPOCHS - 1) {
 		ended = g->now;
 		g->now = 0;
 		g->before = passed == 1 ? ended : 0;
@@ -88,7 +89,7 @@ static __always_inline void group_count(struct crest_group *g, struct crest *f, 
 			g->level = 0;
 		g->epoch = epoch;
 		g->peak = max(log2_q10(ended & GROUP_RATE_MASK),
-			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min((u32)passed, 256U)));
+			      g->peak - min(g->peak, GROUP_PEAK_DECAY * min(passed, 256U)));
 	}
 	if (f->counted != (u8)epoch) {
 		f->counted = epoch;
@@ -103,10 +104,15 @@ static __always_inline u32 group_flows(const struct crest_group *g)
 	return g ? max(max(g->now >> GROUP_FLOWS_SHIFT, g->before >> GROUP_FLOWS_SHIFT), 1ULL) : 1;
 }
 
-/* How much longer than the path's least RTT a newcomer's may be for the queue of the group: four segments of each flow. */
+/*
+ * How much longer than the path's least RTT a newcomer's may be for the queue of the group: four segments of each flow.
+ * The best rate does not include the running epoch, which may be the first.
+ */
 static __always_inline u64 group_queue_us(const struct crest_group *g)
 {
-	return (u64)group_flows(g) * (W_MIN / SEGMENT) * USEC_PER_SEC / max(exp2_q10(g->peak), 1ULL);
+	u64 rate = max(max(exp2_q10(g->peak), g->now & GROUP_RATE_MASK), 1ULL);
+
+	return (u64)group_flows(g) * (W_MIN / SEGMENT) * USEC_PER_SEC / rate;
 }
 
 /*
@@ -120,7 +126,7 @@ static __always_inline void group_share_base(struct crest_group *g, struct crest
 		g->base_ms = f->base_seen_ms;
 	} else if (f->probes < YOUNG_PROBES && f->base_us - g->base_us <= f->base_us / 8 + group_queue_us(g)) {
 		f->base_us = g->base_us;
-		f->base_seen_ms = g->probe_ms;
+		f->base_seen_ms = now_ms - min(now_ms - g->probe_ms, now_ms - g->base_ms);
 		f->probes = YOUNG_PROBES;
 	}
 }

@@ -60,6 +60,8 @@ static __always_inline u32 reverse_queue(const struct tcp_sock *tp, struct crest
 	s32 late = (s16)(way - f->signal.reverse_least), most = queue + 2 * STAMP_TICKS;
 	s32 inside = max(min(late, most), 0), moved = late - inside;
 
+	if (!tp->rx_opt.rcv_tsval) /* the receiver sends no timestamps */
+		return 0;
 	if (max(moved, -moved) > (s32)(elapsed_us >> (RTT_TICK_SHIFT + 2))) {
 		f->signal.reverse_least = way;
 		f->signal.reverse_sure = 0;

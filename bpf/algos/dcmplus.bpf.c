@@ -218,11 +218,10 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	struct dcmplus *f = flow_state(sk);
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
 
+	base_lower(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	/* until the end of the loss state, the queue of before the timeout may remain */
-	if (tcp_ca_state(sk) == TCP_CA_Loss)
-		base_lower(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
-	else
-		base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
+	if (base_aged(tp->tcp_mstamp, f->base_seen_us) && tcp_ca_state(sk) != TCP_CA_Loss)
+		base_replace(tp->tcp_mstamp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	least_rtt(&f->round_least_us, sample->rtt_us);
 	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		sample_end(sk, f, elapsed_us);

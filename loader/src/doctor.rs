@@ -252,7 +252,7 @@ fn system_findings() -> Vec<Finding> {
         bpffs_finding(),
         wanted("cgroup v2", "`hotcc run` and `hotcc rx` need it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
-        wanted(
+        needed(
             "JIT",
             "without it the kernel interprets BPF, and struct_ops does not work",
             "sysctl net.core.bpf_jit_enable=1",

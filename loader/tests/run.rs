@@ -246,6 +246,11 @@ fn a_killed_run_leaves_a_usable_state() {
     assert!(!registered("dtcp"));
     kill(orphan, Signal::SIGKILL).unwrap();
     wait_for_end_of(orphan);
+    let orphan = Run::start("dtcp", "exec sleep 20").kill();
+    ok(&["unload", "--all"]);
+    nothing_left("dtcp");
+    kill(orphan, Signal::SIGKILL).unwrap();
+    wait_for_end_of(orphan);
     // killed between any two changes of the kernel's state
     for place in ["pinned", "registered", "switched", "noted"] {
         for next in [&["run", "--cc", "dtcp", "--", "true"][..], &["load", "dtcp"]] {

@@ -9,7 +9,7 @@ use hotcc_lab::native::Native;
 use hotcc_lab::planner::check_plans;
 use hotcc_lab::plural::counted;
 use hotcc_lab::results::{SIMULATOR, Wanted};
-use hotcc_lab::run::{Backend, Lab, Progress};
+use hotcc_lab::run::{Backend, Lab, Progress, RunsFailed};
 use hotcc_lab::scenario::Source;
 use hotcc_lab::selection::{Draw, Selection, SweptValue, Workload};
 use hotcc_lab::simulated;
@@ -160,18 +160,20 @@ impl LabCommand {
         let (mut code, mut directories) = (0, Vec::new());
         for source in &sources {
             let directory = self.out.join(results_name(&source.path)).join(&backend_name);
-            let run = self.run_one(source, backend, &directory, &selection, shows_tables);
-            if directory.join("manifest.json").exists() {
-                directories.push(directory);
-            }
-            match run {
-                Ok(passed) => code = code.max(u8::from(!passed)),
+            match self.run_one(source, backend, &directory, &selection, shows_tables) {
+                Ok(passed) => {
+                    code = code.max(u8::from(!passed));
+                    directories.push(directory);
+                }
                 Err(why) if why.is::<netlab::Interrupted>() => {
                     bail!("{why}; run the same command again to resume")
                 }
                 Err(why) => {
                     eprintln!("hotcc-bench: {}: {why:#}", source.path.display());
                     code = code.max(exit_code(&why));
+                    if why.is::<RunsFailed>() {
+                        directories.push(directory);
+                    } // otherwise, results that are there are of an earlier command
                 }
             }
         }
@@ -189,9 +191,13 @@ impl LabCommand {
     ) -> Result<bool> {
         let lab = Lab { source, backend, directory, jobs: self.jobs.get(), selection };
         let started = Instant::now();
-        let results = lab.run(&|progress| print_progress(progress))?;
+        let results = lab.run(&|progress| print_progress(progress));
         let page = directory.join("report.html");
+        if results.as_ref().is_err_and(|why| !why.is::<RunsFailed>()) {
+            return results.map(|_| false);
+        }
         let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS)?;
+        let results = results?;
         eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
         if shows_tables && self.json {
             println!("{}", serde_json::to_string_pretty(&results.runs)?);

@@ -7,7 +7,7 @@ use crate::planner::network::Network;
 use crate::planner::objects::Objects;
 use crate::scenario::{Flow, Kind, Pep, Place, Publish, Scenario, ScenarioError, Source};
 use crate::traces::TraceFiles;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use hotcc::object::check_cc_name;
 use hotcc_channel_model::Radio;
 use hotcc_lab_proto::plan::{
@@ -126,6 +126,10 @@ fn plan_flow(
             let state = objects.description(cc.get_ref())?.map_or_else(Vec::new, |description| description.state);
             // a congestion control without this field is not watched: another case's congestion control has it
             match state.iter().find(|f| f.name == *field.get_ref()) {
+                Some(found) if found.place.signed => {
+                    bail!("`{}` cannot be watched: it is signed", found.name)
+                }
+                // records have room for four bytes
                 Some(found) => Some((u32::try_from(found.place.offset)?, u32::try_from(found.place.size.min(4))?)),
                 None => None,
             }

@@ -13,11 +13,12 @@ use crate::selection::{OneRun, Selection, Workload};
 use crate::simulated;
 use crate::snapshots::{self, Snapshots, WaitingGuest};
 use crate::vm::{self, Clock, Machine};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hotcc_kernels::{Architecture, Kernel};
 use hotcc_lab_proto::job::Message;
 use hotcc_testbed::netlab;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,18 @@ pub enum Progress<'a> {
     },
 }
 
+/// Some runs failed. The results of the others are complete.
+#[derive(Debug)]
+pub struct RunsFailed(String);
+
+impl fmt::Display for RunsFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RunsFailed {}
+
 impl Lab<'_> {
     /// Executes every run that the directory does not have yet. A failed run does not stop the others. Failures are
     /// reported at the end.
@@ -128,7 +141,8 @@ impl Lab<'_> {
         if failures.is_empty() {
             remove(&self.directory.join(UNFINISHED))?;
         } else {
-            bail!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
+            let text = format!("{} of {} runs failed:\n{}", failures.len(), runs.len(), failures.join("\n"));
+            return Err(RunsFailed(text).into());
         }
         Results::read(self.directory)
     }
@@ -175,6 +189,9 @@ impl Lab<'_> {
             Backend::Simulator => SIMULATOR,
         };
         if !matches!(self.backend, Backend::Simulator) {
+            if cases.iter().any(|case| !case.scenario.pep.is_empty()) {
+                programs.push(("pep-agent", programs::ours(architecture, "pep-agent")?));
+            }
             for name in ["ip", "tc"] {
                 programs.push((name, programs::system(architecture, name)?));
             }

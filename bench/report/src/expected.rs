@@ -109,6 +109,13 @@ pub fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, 
     valid().filter(|run| expected.matches(&run.run)).filter_map(value).collect()
 }
 
+/// Returns each valid run that `expected` is about and that does not have the figure, such as a transfer's time if it did
+/// not finish.
+pub fn without_figure<'a>(expected: &Expected, results: &'a Results) -> impl Iterator<Item = &'a RunId> {
+    let concerned = results.runs.iter().filter(|run| run.invalid.is_empty() && expected.matches(&run.run));
+    concerned.filter(|run| expected.figure(run).is_none_or(|value| !value.is_finite())).map(|run| &run.run)
+}
+
 /// Returns each seed's mean over its cases. Cases are not repetitions of each other: only seeds tell how certain a
 /// figure is.
 fn seeds_means(values: &[(&RunId, f64)]) -> Vec<f64> {
@@ -146,12 +153,16 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
             Some("no run matches this case".to_owned())
         }
         (0, _) => Some("no valid run has it".to_owned()),
+        (_, Wanted::AtLeast(_)) if without_figure(expected, results).next().is_some() => {
+            Some("not all valid runs have it".to_owned())
+        }
         (1, _) => None,
         (several, Wanted::Value(_)) => Some(format!("mean over {several} cases")),
         (several, Wanted::AtLeast(_) | Wanted::Gate(_)) => Some(format!("the least of {several} cases")),
     };
     let (ratio, holds) = match expected.wanted {
         Wanted::Value(value) => (ours.filter(|_| value != 0.0).map(|ours| ours.mean / value), None),
+        Wanted::AtLeast(_) if without_figure(expected, results).next().is_some() => (None, Some(false)),
         Wanted::AtLeast(least) => (None, ours.map(|ours| ours.mean >= least)),
         Wanted::Gate(_) => (None, None),
     };

@@ -12,6 +12,7 @@ pub mod html;
 pub mod markdown;
 pub mod page;
 pub mod ranking;
+mod releases;
 pub mod repeated;
 pub mod rows;
 pub mod series;

@@ -4,6 +4,7 @@
 use super::data::{COLUMNS, Column, Data};
 use super::html::{Cell, Table};
 use super::ranking;
+use super::releases;
 use super::rows::by_flow_name;
 use super::tables::{self, Place};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -11,7 +12,7 @@ use hotcc_lab::results::SIMULATOR;
 use hotcc_lab::selection::SweptValue;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const BEGIN: &str = "<!-- figures: ";
 const BEGIN_END: &str = " -->\n";
@@ -184,15 +185,15 @@ impl<'a> Marked<'a> {
         let Ok(kernels) = fs::read_dir(results.join(self.scenario)) else { return Ok(String::new()) };
         let mut kernels: Vec<_> =
             kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
-        kernels.sort();
+        let name = |directory: &PathBuf| directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        kernels.sort_by_key(|directory| (releases::numbers(&name(directory)), name(directory)));
         let mut out = String::new();
         for directory in kernels {
             let data = Data::of_cases(&directory, &self.cases)?;
             if data.results.runs.is_empty() || data.results.manifest.is_simulated() != self.simulated {
                 continue;
             }
-            let name = directory.file_name().unwrap_or_default().to_string_lossy();
-            let heading = heading(&name);
+            let heading = heading(&name(&directory));
             let (table, cells) = self.table(&data);
             out.push_str(&format!("\n{heading}. {}.{cells}\n\n{}\n", data.state(), with_papers(&table, &data)));
         }
@@ -225,20 +226,23 @@ pub(crate) fn heading(backend: &str) -> String {
     if backend == SIMULATOR { NOT_MEASURED.to_owned() } else { format!("{LINUX}{backend}") }
 }
 
-/// Replaces the tables in `old` that have the same kernel series (such as `6.12`) as a table in `new`, and adds the
-/// other new ones.
+/// Replaces the tables in `old` that have the same kernel series (such as `6.12`) and architecture as a table in `new`,
+/// and adds the other new ones.
 fn merged(old: &str, new: &str) -> String {
     let tables: BTreeMap<_, _> = by_kernel(old).into_iter().chain(by_kernel(new)).collect();
     tables.values().map(|table| format!("\n{}\n\n", table.trim_end())).collect()
 }
 
-/// Splits a part into its tables, each from its line `Linux RELEASE. ...` on, with the major and minor version.
-fn by_kernel(part: &str) -> Vec<(Vec<u32>, String)> {
-    let mut tables: Vec<(Vec<u32>, String)> = Vec::new();
+/// Splits a part into its tables, each from its line `Linux RELEASE. ...` on, with the major and minor version, and
+/// whether it is for arm64.
+fn by_kernel(part: &str) -> Vec<((Vec<u32>, bool), String)> {
+    let mut tables: Vec<((Vec<u32>, bool), String)> = Vec::new();
     for line in part.split_inclusive('\n') {
-        if let Some(release) = line.strip_prefix(LINUX) {
-            let series = release.split('.').take(2).map_while(|number| number.parse().ok()).collect();
-            tables.push((series, String::new()));
+        if let Some(rest) = line.strip_prefix(LINUX) {
+            let release = rest.split(". ").next().unwrap_or_default();
+            let mut series = releases::numbers(release);
+            series.truncate(2);
+            tables.push(((series, releases::is_arm64(release)), String::new()));
         }
         if let Some((_, table)) = tables.last_mut() {
             table.push_str(line);

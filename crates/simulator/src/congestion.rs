@@ -103,7 +103,7 @@ pub struct Sock {
     pub wstamp_ns: u64,
     /// Time at which data was last sent (`lsndtime`).
     pub lsnd_ns: u64,
-    /// Whether the congestion control asks for pacing.
+    /// Whether TCP paces (`sk_pacing_status`): the scenario or the congestion control asks for it.
     pub needs_pacing: bool,
     /// Number of segments per bundle that pacing aims at; 0 until it is computed.
     pub tso_segs_goal: u32,

@@ -215,7 +215,9 @@ impl Flow {
                 if let Content::Ack(ack) | Content::Fin(ack) = &mut content {
                     ack.stamp_ms = clock_ms(now_ns);
                 }
-                Packet { flow, ect: ecn && matches!(content, Content::Data(_)), ce: false, content }
+                // RFC 3168, section 6.1.5: retransmissions are not ECN-capable
+                let ect = ecn && matches!(content, Content::Data(data) if !data.is_retransmission);
+                Packet { flow, ect, ce: false, content }
             };
             out.extend(tcp.sender.out.drain(..).map(packet));
         }
@@ -232,9 +234,8 @@ impl Tcp {
                 self.sender.connected(now_ns, u32::try_from(rtt_us).unwrap_or(u32::MAX));
             }
             Content::Data(data) => {
-                if let Some(ack) = self.receiver.data(now_ns, &data, packet.ce) {
-                    self.sender.out.push(Content::Ack(ack));
-                }
+                let ack = self.receiver.data(now_ns, &data, packet.ect, packet.ce);
+                self.sender.out.extend(self.receiver.take_flushed().into_iter().chain(ack).map(Content::Ack));
             }
             Content::Ack(ack) => self.acknowledge(now_ns, &ack),
             Content::Fin(ack) => {

@@ -61,6 +61,8 @@ pub(crate) struct Data {
     pub push: bool,
     /// The sender has reduced its window after an ECN echo.
     pub cwr: bool,
+    /// Whether the segment was sent before.
+    pub is_retransmission: bool,
 }
 
 /// Content of a packet.

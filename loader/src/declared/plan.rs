@@ -78,7 +78,13 @@ pub(super) enum Work {
 /// Algorithms are loaded before defaults refer to them. Unloading comes last, because it cannot always be undone.
 pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     let all = Algo::all()?;
-    let ours: Vec<&Algo> = all.iter().filter(|algo| !runs::is_for_runs(algo)).collect();
+    let mut ours = Vec::new();
+    for algo in &all {
+        // what a killed `hotcc run` left belongs to nobody, so it is not spared
+        if runs::is_held(algo)? != Some(true) {
+            ours.push(algo);
+        }
+    }
     let mut steps = Vec::new();
     for &algo in &ours {
         if !algo.is_clean()? {

@@ -268,6 +268,11 @@ const INVALID: &[(&str, &str, &str)] = &[
         "route = { host = \"server\", to = \"tv\", via = \"pc\" }",
         "x.toml:60: unknown host `pc`: expected one of server, ue, tv",
     ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "route = { host = \"many\", to = \"tv\", via = \"ue\" }\n[[host]]\nname = \"many\"\ncount = 2",
+        "x.toml:60: a `route` event needs single hosts: `many` has `count` > 1",
+    ),
     // paths
     (
         "name = \"server\"",
@@ -338,6 +343,11 @@ fn planning_errors_name_their_line() {
     for (valid, invalid, what) in [
         ("model = \"constant\"\nsinr_db = 20", "model = \"trace\"\nfile = \"none.csv\"", "x.toml:27: radio `nr`: "),
         ("towards = \"tv\"", "towards = \"ue\"", "x.toml:41: no link to `ue` uses radio `nr`"),
+        (
+            "set = { eta = 2 }",
+            "watch = \"forecast\"",
+            "x.toml:46: flow `up`: `forecast` cannot be watched: it is signed",
+        ),
     ] {
         assert_eq!(VALID.matches(valid).count(), 1, "{valid}");
         let source = Source::parse(Path::new("x.toml"), VALID.replace(valid, invalid)).unwrap();

@@ -127,8 +127,7 @@ fn longest_wait(way: &[usize], packets: &[PacketRecord]) -> Option<(usize, Distr
         let waits = packets.iter().filter(|r| usize::from(r.link) == *link && r.fate() == SENT);
         (*link, Distribution::of(waits.map(|r| r.wait_ns as f64 / 1e6).collect()))
     };
-    let longest = way.iter().map(at).max_by(|a, b| a.1.mean.total_cmp(&b.1.mean));
-    longest.filter(|(_, waits)| waits.count > 0)
+    way.iter().map(at).filter(|(_, waits)| waits.count > 0).max_by(|a, b| a.1.mean.total_cmp(&b.1.mean))
 }
 
 fn mean_cwnd(acks: &[AckRecord]) -> f64 {
@@ -216,4 +215,18 @@ fn resumes(events: &[PlannedEvent], progress: &Progress<'_>, start_ns: u64, end_
         (resumed_ns - at_ns) as f64 / 1e9
     };
     changes.iter().copied().zip(next).map(time).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_never_wait_have_a_delay_of_0() {
+        let mut packet = PacketRecord::with(SENT, false, true);
+        packet.link = 0;
+        let (link, waits) = longest_wait(&[0, 2], &[packet]).unwrap();
+        assert_eq!((link, waits.count, waits.mean), (0, 1, 0.0));
+        assert!(longest_wait(&[2], &[packet]).is_none());
+    }
 }

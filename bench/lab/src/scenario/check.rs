@@ -338,6 +338,12 @@ fn check_event(scenario: &Scenario, event: &Event) -> CheckResult {
         actions += 1;
         for host in [&route.host, &route.to, &route.via] {
             known(host, "host", hosts())?;
+            if scenario.host_count(host.get_ref()) > 1 {
+                return invalid(
+                    host,
+                    format!("a `route` event needs single hosts: `{}` has `count` > 1", host.get_ref()),
+                );
+            }
         }
     }
     if actions == 1 {

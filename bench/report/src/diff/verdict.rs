@@ -22,8 +22,8 @@ impl Better {
     pub fn of(metric: &str) -> Self {
         match metric {
             "throughput_mbps" | "throughput_mbps_total" | "utilisation" | "jain" => Self::Higher,
-            "mean_cwnd" => Self::Neither,
-            // RTTs, queueing delays, losses, retransmissions, and times until something is reached
+            "mean_cwnd" | "watched_p99" => Self::Neither,
+            // RTTs, timeouts, queueing delays, losses, marks, retransmissions, and times until something is reached
             _ => Self::Lower,
         }
     }
@@ -248,5 +248,11 @@ mod tests {
         let swapped: Vec<Pair> = pairs(6, 4).into_iter().map(|(a, b)| (b, a)).collect();
         assert_eq!(judge("recovery_s", &swapped, 0.02, false).unwrap().verdict, Verdict::Better);
         assert_eq!(judge("rtt_mean_ms", &pairs(1, 3), 0.02, false).unwrap().verdict, Verdict::Better);
+    }
+
+    #[test]
+    fn a_field_of_an_algorithms_state_is_neither_good_nor_bad() {
+        assert_eq!(Better::of("watched_p99"), Better::Neither);
+        assert_eq!((Better::of("jain"), Better::of("rto_max_ms")), (Better::Higher, Better::Lower));
     }
 }

@@ -7,13 +7,13 @@ mod page;
 pub use page::{refreshed, text};
 
 use super::estimate::number;
-use super::expected::{name, values};
+use super::expected::{name, values, without_figure};
 use anyhow::Result;
 use hotcc_lab::results::{Expected, Gate, Of, Results, Wanted};
 use hotcc_lab::scenario::{Case, Source};
 use hotcc_testbed::statistics::median;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Swept values.
@@ -140,7 +140,9 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
     let all = concerned().map(|case| case.scenario.seeds.len()).sum();
 
     let found = means(&expected, results);
-    let done = found.values().map(|(_, seeds)| seeds).sum();
+    let lacking: Vec<&Swept> = without_figure(&expected, results).map(|run| &run.case).collect();
+    let done = found.values().map(|(_, seeds)| seeds).sum::<usize>() + lacking.len();
+    let lacking: BTreeSet<&Swept> = lacking.into_iter().filter(|case| limits.contains_key(case)).collect();
     let own = own_figures(&expected, results);
     let is_exempt = |case: &Swept| is_exempt(case, &limits, &own);
     let of_cases: Vec<Figure<'_>> = match gate.of {
@@ -156,15 +158,24 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
             })
             .collect(),
     };
-    let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0).count();
+    let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0 && !lacking.contains(figure.case)).count();
     let is_reference = concerned().all(|case| expected.is_own_reference(&case.run(0)));
     let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
     Some(GateResult {
         scenario: results.manifest.scenario.clone(),
         limit: limit_text(&expected, &limits),
-        figure: decisive(&of_cases, &gate, &limits, has_limits, found.len()),
-        holds: (has_limits && !found.is_empty() && !is_reference).then_some(beyond == 0),
-        cases: (if gate.of == Of::Median { of_cases.len() } else { found.len() }, beyond),
+        figure: match lacking.first() {
+            Some(case) if has_limits => at_case("none", case, &limits),
+            _ => decisive(&of_cases, &gate, &limits, has_limits, found.len()),
+        },
+        // a run that ended without the figure misses the limit: a transfer that did not finish has no time
+        holds: (has_limits && !(found.is_empty() && lacking.is_empty()) && !is_reference)
+            .then_some(beyond == 0 && lacking.is_empty()),
+        cases: match gate.of {
+            Of::Median if lacking.is_empty() => (of_cases.len(), beyond),
+            Of::Median => (1, 1),
+            Of::Each => (found.keys().chain(&lacking).collect::<BTreeSet<_>>().len(), beyond + lacking.len()),
+        },
         runs: (done, all),
         known: expected.missed.with(&results.manifest.backend),
         is_reference,
@@ -262,8 +273,13 @@ fn decisive(
         values.sort_by(f64::total_cmp);
         return format!("{} to {}", number(values[0]), number(values[values.len() - 1]));
     }
-    let varies = |key: &String| limits.keys().any(|case| case.get(key) != worst.case.get(key));
-    let place = worst.case.iter().filter(|(key, _)| varies(key));
-    let place = place.map(|(key, value)| (key.clone(), toml::Value::String(value.clone()))).collect();
-    format!("{} at {}", number(worst.value), name(&place))
+    at_case(&number(worst.value), worst.case, limits)
+}
+
+/// Formats a figure of a case: `0.9 at path=80ms`. Swept values that all cases share are left out.
+fn at_case(figure: &str, case: &Swept, limits: &BTreeMap<&Swept, Gate>) -> String {
+    let varies = |key: &String| limits.keys().any(|other| other.get(key) != case.get(key));
+    let place = case.iter().filter(|(key, _)| varies(key));
+    let place: BTreeMap<_, _> = place.map(|(key, value)| (key.clone(), toml::Value::String(value.clone()))).collect();
+    if place.is_empty() { figure.to_owned() } else { format!("{figure} at {}", name(&place)) }
 }

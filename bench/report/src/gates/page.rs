@@ -3,6 +3,7 @@
 use super::{GateResult, cases, judge};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
+use crate::releases;
 use anyhow::{Context, Result, bail};
 use hotcc_lab::plural::counted;
 use std::collections::BTreeMap;
@@ -56,24 +57,24 @@ pub(super) fn name_of(directory: &Path) -> String {
 /// Returns the directories `results/NAME-.../BACKEND...`: one for each scenario with results.
 pub(super) fn directories(name: &str, backend: &str, results: &Path) -> Vec<PathBuf> {
     // results that were moved away when their scenario changed are in a directory with a number: crest-loss.1
-    let scenarios = below(results, &format!("{name}-")).into_iter().filter(|path| path.extension().is_none());
-    scenarios.filter_map(|scenario| latest(&scenario, backend)).collect()
+    let prefix = format!("{name}-");
+    let mut scenarios = below(results, |found| found.starts_with(&prefix));
+    scenarios.retain(|path| path.extension().is_none());
+    scenarios.sort();
+    scenarios.into_iter().filter_map(|scenario| latest(&scenario, backend)).collect()
 }
 
 /// Returns the directory of a scenario's latest results on a kernel of a series, or in the simulator.
 fn latest(scenario: &Path, backend: &str) -> Option<PathBuf> {
-    below(scenario, backend).into_iter().rfind(|path| path.join("manifest.json").exists())
+    let found = below(scenario, |name| releases::is_of(name, backend)).into_iter();
+    let complete = found.filter(|path| path.join("manifest.json").exists());
+    complete.max_by_key(|path| (releases::numbers(&name_of(path)), name_of(path)))
 }
 
-/// Returns the entries of a directory whose names begin with `prefix`, sorted.
-fn below(path: &Path, prefix: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
-        .map(|e| e.path())
-        .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix)))
-        .collect();
-    found.sort();
-    found
+/// Returns the entries of a directory whose names are wanted.
+fn below(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| is_wanted(&name_of(path))).collect()
 }
 
 fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {

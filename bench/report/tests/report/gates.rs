@@ -70,6 +70,47 @@ fn each_case_or_their_median_decides() {
     assert_eq!(itself, ["each at most 0.5, or itself at most 30 ms", "all at most 30", "held"]);
 }
 
+/// A transfer that did not finish has no time of completion.
+#[test]
+fn a_run_that_ended_without_the_figure_misses_the_limit() {
+    let of = |finished: [bool; 3], gate: &str| {
+        let scratch = tempfile::tempdir().unwrap();
+        let gate = format!("gate = \"x\"\nmetric = \"completion_s\"\n{gate}");
+        results(scratch.path(), &[24.0, 28.0, 40.0], &gate);
+        let mut runs = hotcc_lab::results::Results::read(scratch.path()).unwrap().runs;
+        for (run, finished) in runs.iter_mut().zip(finished) {
+            run.flows[0].complete = Some(finished);
+        }
+        write(scratch.path(), &runs);
+        let [gate] = &judge(scratch.path()).unwrap()[..] else { panic!("one gate") };
+        assert_eq!(gate.is_failure(), finished.contains(&false), "{gate:?}");
+        [gate.figure.clone(), gate.verdict()]
+    };
+    assert_eq!(of([true; 3], "at_most = 40"), ["30 at path=a", "held"]);
+    assert_eq!(of([true, true, false], "at_most = 40"), ["none at path=c", "missed in 1 of 3 cases"]);
+    assert_eq!(of([false; 3], "at_most = 40"), ["none at path=a", "missed in 3 of 3 cases"]);
+    assert_eq!(of([true, true, false], "at_most = 40\nof = \"median\"")[1], "missed");
+}
+
+#[test]
+fn a_document_shows_the_newest_kernel_of_its_series() {
+    let scratch = tempfile::tempdir().unwrap();
+    let gate = "gate = \"delay\"\nmetric = \"queue_delay_p95_ms\"\nat_most = 29";
+    for (release, rtt_ms) in [("6.12.95+deb13", 24.0), ("6.12.117+deb13", 28.0), ("6.12.117+deb13-arm64", 32.0)] {
+        results(&scratch.path().join("x-alone").join(release), &[rtt_ms], gate);
+    }
+    results(&scratch.path().join("x-alone/6.18.1"), &[40.0], gate);
+    let figure = |series: &str| {
+        let document = format!("<!-- gates: x {series} -->\n<!-- end of gates -->\n");
+        let new = refreshed(&document, scratch.path()).unwrap();
+        let row = new.lines().find(|line| line.contains("delay"));
+        row.map(|row| row.split('|').nth(3).unwrap().trim().to_owned())
+    };
+    assert_eq!(figure("6.12").as_deref(), Some("12 at path=a"));
+    assert_eq!(figure("6.12-arm64").as_deref(), Some("18 at path=a"));
+    assert_eq!(figure("6.1"), None, "6.18 is another series");
+}
+
 #[test]
 fn missing_runs_are_reported() {
     let gate = "metric = \"queue_delay_p95_ms\"\nat_most = 29";

@@ -284,7 +284,7 @@ impl Competitor {
     pub fn after_round(self, rtt_s: f64) -> f64 {
         let curve = self.plateau.map_or(f64::INFINITY, |plateau| {
             let k_s = (0.3 * plateau / 0.4).cbrt();
-            let t_s = (f64::from((self.rounds + 1).min(255)) * rtt_s - k_s).clamp(-60.0, 60.0);
+            let t_s = (f64::from((self.rounds + 1).min(255)) * rtt_s - k_s).clamp(-150.0, 150.0);
             plateau + 0.4 * t_s.powi(3)
         });
         curve.min(self.window * 1.125).max(self.window + 1.15)

@@ -56,6 +56,17 @@ fn connection(algo: &HostAlgo, per_ms: f64) -> Connection<'_> {
     connection
 }
 
+/// The queue of the data stands for longer than the eight slices after which a clock would be believed.
+#[test]
+fn a_receiver_without_timestamps_hides_no_queue() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = connection(&algo, 0.0);
+    for slice in 0..12 {
+        connection.slice(142_000, 0, 0.0);
+        assert_eq!(connection.state("wait"), 0, "slice {slice}");
+    }
+}
+
 #[test]
 fn acks_that_wait_make_the_path_longer_and_are_no_queue() {
     let algo = HostAlgo::load("crest");

@@ -1,6 +1,6 @@
 //! crest and its siblings: what flows to one receiver share.
 
-use super::{Connection, PROBE};
+use super::{COMPETE, CRUISE, Connection, PROBE, START};
 use hotcc_host_algo::{Group, HostAlgo};
 
 /// Returns crest for a flow of the group to one receiver.
@@ -26,8 +26,8 @@ fn a_newcomer_takes_its_siblings_least_rtt() {
     let mut first = Connection::cruising(&algo);
     first.ack(50_000, 100, 100, 50_000);
     assert_eq!(first.state("base_us"), 40_000);
-    assert_eq!(newcomer(&algo, &first, 100_000).state("base_us"), 40_000);
-    assert_eq!(newcomer(&to_another, &first, 100_000).state("base_us"), 100_000);
+    assert_eq!(newcomer(&algo, &first, 45_000).state("base_us"), 40_000);
+    assert_eq!(newcomer(&to_another, &first, 45_000).state("base_us"), 45_000);
 }
 
 /// The siblings' queue may make the RTT longer by four segments of each of them, and by an eighth. Here the two flows
@@ -48,12 +48,58 @@ fn a_newcomer_on_a_longer_path_keeps_its_own_least_rtt() {
     }
 }
 
+/// Milliseconds since the boot are negative as a signed number for half of the time.
+#[test]
+fn a_lone_flow_has_no_siblings_after_a_month_of_uptime() {
+    for booted_us in [1_000_000, 2_500_000_000_000, 4_000_000_000_000] {
+        let algo = member(&Group::default());
+        let mut connection = Connection::new(&algo);
+        connection.view.now_us = booted_us;
+        let mut rounds = 0;
+        connection.ack(40_000, 100, 100, 40_000);
+        connection.ack(40_000, 100, 100, 60_000); // a queue that ends the start
+        while connection.state("phase") != COMPETE {
+            connection.ack(80_000, 50, 50, 80_000);
+            rounds += 1;
+            assert!(rounds < 250, "a queue that stands for 250 rounds is another's, {booted_us} us after the boot");
+        }
+    }
+}
+
+/// Before its first epoch ends, the group knows only what its flows have in this one.
+#[test]
+fn a_newcomer_of_the_groups_first_second_keeps_the_least_rtt_of_a_longer_path() {
+    let algo = member(&Group::default());
+    let mut first = Connection::cruising(&algo);
+    first.ack(50_000, 100, 100, 50_000);
+    assert_eq!(newcomer(&algo, &first, 45_000).state("base_us"), 40_000);
+    assert_eq!(newcomer(&algo, &first, 100_000).state("base_us"), 100_000);
+}
+
+/// The group never probed; its least RTT is young.
+#[test]
+fn a_newcomer_does_not_probe_for_what_its_sibling_just_saw() {
+    let algo = member(&Group::default());
+    let mut first = Connection::new(&algo);
+    first.view.now_us = 3_600_000_000;
+    first.ack(40_000, 100, 100, 40_000);
+    first.ack(50_000, 100, 100, 60_000); // a queue that ends the start
+    first.ack(40_000, 100, 100, 40_000);
+    let mut second = Connection::new(&algo);
+    second.view.now_us = first.view.now_us;
+    for round in 0..8 {
+        second.ack(45_000, 10, 10, 45_000);
+        assert!([START, CRUISE].contains(&second.state("phase")), "round {round}: phase {}", second.state("phase"));
+    }
+    assert_eq!(second.state("base_us"), 40_000);
+}
+
 #[test]
 fn siblings_probe_together() {
     let algo = member(&Group::default());
     let mut first = Connection::cruising(&algo);
     first.ack(50_000, 100, 100, 50_000);
-    let mut second = newcomer(&algo, &first, 100_000);
+    let mut second = newcomer(&algo, &first, 45_000);
     let mut phases = Vec::new();
     for _ in 0..200 {
         for connection in [&mut first, &mut second] {

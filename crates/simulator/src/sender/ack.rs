@@ -53,6 +53,7 @@ impl Sender {
         }
         self.una = self.una.max(ack.cumulative);
         self.sock.bytes_acked = self.una;
+        self.share_sequence(); // the congestion control sees the new `snd_una` in `pkts_acked`
         let mut send = Send::Nothing;
         let had_packets = self.sock.packets_out > 0;
         if had_packets {
@@ -98,6 +99,7 @@ impl Sender {
             self.reduce(delivered, lost, flags.una_advanced);
         } else if self.may_raise(flags) {
             self.cc.cong_avoid(&mut self.sock, delivered);
+            self.cwnd_stamp_ns = self.sock.now_ns;
         }
         self.update_pacing_rate();
     }
@@ -135,9 +137,7 @@ impl Sender {
             self.board.known.clear();
         }
         let duplicate = blocks.first().copied().filter(|_| ack.is_dsack);
-        if let Some(range) = duplicate {
-            self.note_duplicate(range, prior_una, flags);
-        }
+        let duplicates = duplicate.map_or(0, |range| self.note_duplicate(range, prior_una, sacked, flags));
         let mut sorted: Vec<Range> =
             blocks[usize::from(duplicate.is_some())..].iter().copied().filter(|b| b.1 > prior_una).collect();
         sorted.sort_unstable();
@@ -147,27 +147,50 @@ impl Sender {
             }
         }
         self.board.known = sorted;
+        self.sock.delivered = self.sock.delivered.wrapping_add(duplicates);
         if self.sock.ca_state != CaState::Loss || self.recovery.undo_marker.is_some() {
             self.check_reordering(sacked.reordered);
         }
     }
 
-    /// `tcp_check_dsack` and `tcp_dsack_seen`.
-    fn note_duplicate(&mut self, range: Range, prior_una: u64, flags: &mut Flags) {
+    /// `tcp_check_dsack` and `tcp_dsack_seen`. Returns how many retransmissions were delivered in vain.
+    fn note_duplicate(&mut self, range: Range, prior_una: u64, found: &mut Sacked, flags: &mut Flags) -> u32 {
         let segments = (range.1 - range.0).div_ceil(u64::from(self.sock.mss)).max(1) as u32;
         if self.timers.probe_was_retransmission && self.timers.probe_end == Some(range.1) {
             flags.dsack_of_probe = true;
         }
         self.duplicates += segments;
         if self.duplicates > self.sock.total_retrans {
-            return; // the network duplicated it
+            return 0; // the network duplicated it
         }
-        if !flags.dsack_of_probe {
-            self.rack.dsack_seen = true;
-        }
+        self.rack.dsack_seen |= self.rack.reorderings > 0 && !flags.dsack_of_probe;
         flags.dsack = true;
-        if self.recovery.undo_marker.is_some_and(|marker| range.1 > marker)
-            && range.1 <= prior_una
+        if range.1 <= prior_una {
+            self.retransmitted_in_vain(range.1, segments);
+        } else {
+            self.note_duplicate_of_queue(range, found);
+        }
+        segments
+    }
+
+    /// The share of `tcp_sacktag_one` in a DSACK: segments that are still in the queue.
+    fn note_duplicate_of_queue(&mut self, range: Range, found: &mut Sacked) {
+        let mut number = self.board.at(range.0);
+        while let Some(&segment) = self.board.get(number).filter(|segment| segment.end() <= range.1) {
+            number += 1;
+            if segment.seq < range.0 || !segment.was_retransmitted() {
+                continue;
+            }
+            self.retransmitted_in_vain(segment.end(), 1);
+            if segment.sacked {
+                found.reordered = found.reordered.min(segment.seq);
+            }
+        }
+    }
+
+    /// Counts retransmissions that were unnecessary, the last of them up to `end`.
+    fn retransmitted_in_vain(&mut self, end: u64, segments: u32) {
+        if self.recovery.undo_marker.is_some_and(|marker| end > marker)
             && let Some(left) = &mut self.recovery.undo_retrans
         {
             *left = left.saturating_sub(segments);
@@ -324,7 +347,60 @@ fn ms(ns: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, START_MS, ack, sender};
+    use super::super::testing::{MS, MSS, START_MS, ack, sender};
+    use crate::congestion::{CongestionControl, Sock};
+    use crate::packet::Ack;
+
+    /// Sets the window to `snd_una` when an ACK arrives.
+    struct Witness;
+
+    impl CongestionControl for Witness {
+        fn init(&mut self, _sock: &mut Sock) {}
+
+        fn ssthresh(&mut self, sock: &mut Sock) -> u32 {
+            sock.snd_cwnd
+        }
+
+        fn undo_cwnd(&mut self, sock: &mut Sock) -> u32 {
+            sock.snd_cwnd
+        }
+
+        fn pkts_acked(&mut self, sock: &mut Sock, _acked: u32, _rtt_us: Option<u32>, _in_flight: u32) {
+            sock.snd_cwnd = sock.snd_una;
+        }
+    }
+
+    /// `tcp_snd_una_update` comes before `tcp_clean_rtx_queue`.
+    #[test]
+    fn a_congestion_control_sees_what_its_ack_acknowledges() {
+        let mut sender = sender(20, None);
+        sender.cc = Box::new(Witness);
+        sender.acknowledge((START_MS + 100) * MS, &ack(2, 0..0, START_MS));
+        assert_eq!(u64::from(sender.sock.snd_cwnd), 2 * MSS);
+    }
+
+    /// `tcp_cong_avoid`: a window that grew has not been unused.
+    #[test]
+    fn growth_restarts_the_time_of_an_unused_window() {
+        let mut sender = sender(20, None);
+        sender.acknowledge((START_MS + 100) * MS, &ack(2, 0..0, START_MS));
+        assert_eq!(sender.cwnd_stamp_ns, (START_MS + 100) * MS);
+    }
+
+    /// `tcp_dsack_seen`: what arrived twice was delivered twice; RACK was only wrong if it knew that segments are
+    /// reordered.
+    #[test]
+    fn a_duplicate_is_delivered_and_widens_racks_window_only_after_reordering() {
+        for (reorderings, seen) in [(0, false), (1, true)] {
+            let mut sender = sender(20, None);
+            sender.retransmit_segment(0);
+            sender.rack.reorderings = reorderings;
+            let before = sender.sock.delivered;
+            sender.acknowledge((START_MS + 100) * MS, &Ack { is_dsack: true, ..ack(1, 0..1, START_MS) });
+            assert_eq!(sender.sock.delivered - before, 2, "the segment and its copy");
+            assert_eq!(sender.rack.window_steps > 1, seen);
+        }
+    }
 
     /// A probe retransmits the only segment. Its ACK echoes a timestamp from the future, which a paced segment can
     /// have.

@@ -38,6 +38,7 @@ impl Sender {
                 snd_cwnd_clamp: u32::MAX,
                 mss: config.mss,
                 pacing_rate: u64::MAX,
+                needs_pacing: config.paced,
                 ..Sock::default()
             },
             cc,

@@ -29,7 +29,7 @@ impl Sender {
     /// `tcp_write_xmit`. `probe`: sends one segment, even if the window is full, and without Nagle's algorithm.
     pub(super) fn write(&mut self, probe: bool) {
         let largest = self.bundle();
-        let (mut sent, mut window_held) = (0, true);
+        let mut sent = 0;
         while self.next < self.written {
             if self.waits_for_pacing() {
                 break;
@@ -41,17 +41,14 @@ impl Sender {
                 }
                 quota = 1;
             }
-            let Some(segments) = self.take_segments(quota.min(largest), probe) else {
-                window_held = false;
-                break;
-            };
+            let Some(segments) = self.take_segments(quota.min(largest), probe) else { break };
             self.transmit_new(segments);
             sent += segments;
             if probe {
                 break;
             }
         }
-        let is_limited = window_held && self.sock.in_flight() >= self.sock.snd_cwnd;
+        let is_limited = self.sock.in_flight() >= self.sock.snd_cwnd;
         if sent > 0 || is_limited {
             self.validate_window(is_limited);
         }
@@ -100,8 +97,7 @@ impl Sender {
 
     /// `tcp_pacing_check`.
     fn waits_for_pacing(&mut self) -> bool {
-        let paces = self.config.paced || self.sock.needs_pacing;
-        if !paces || self.sock.wstamp_ns <= self.sock.now_ns {
+        if !self.sock.needs_pacing || self.sock.wstamp_ns <= self.sock.now_ns {
             return false;
         }
         self.timers.pacing_ns = Some(self.sock.wstamp_ns);
@@ -115,8 +111,7 @@ impl Sender {
         self.sock.wstamp_ns = before_ns.max(self.sock.now_ns);
         let sent_ns = self.sock.wstamp_ns;
         let rate = self.sock.pacing_rate;
-        let paces = self.config.paced || self.sock.needs_pacing;
-        if paces && rate != 0 && rate != u64::MAX && self.sock.data_segs_out >= UNPACED_SEGMENTS {
+        if self.sock.needs_pacing && rate != 0 && rate != u64::MAX && self.sock.data_segs_out >= UNPACED_SEGMENTS {
             let length_ns = u64::from(bytes) * 1_000_000_000 / rate;
             let credit_ns = sent_ns - before_ns;
             self.sock.wstamp_ns += length_ns - (length_ns / 2).min(credit_ns);
@@ -156,7 +151,8 @@ impl Sender {
         if len < mss {
             self.small_end = seq + len;
         }
-        self.emit(self.data(seq, len as u32, segments, sent_ns, push));
+        let cwr = std::mem::take(&mut self.must_send_cwr);
+        self.out.push(Content::Data(Data { cwr, ..self.data(seq, len as u32, segments, sent_ns, push) }));
         self.next = seq + len;
         self.sock.packets_out += segments;
         if was_idle || self.timers.pending() == Some(Pending::Probe) {
@@ -195,7 +191,7 @@ impl Sender {
             rearm |= number == numbers.start && self.timers.pending() != Some(Pending::Reordering);
         }
         if rearm {
-            self.set_timer(Pending::Retransmission, self.rtt.rto_ticks);
+            self.set_timer(Pending::Retransmission, self.rtt.rto_ticks + self.pacing_ticks());
         }
     }
 
@@ -227,19 +223,14 @@ impl Sender {
             self.board.moved(number);
         }
         self.sock.total_retrans += 1;
-        self.emit(self.data(seq, len, 1, sent_ns, push));
+        self.out.push(Content::Data(Data { is_retransmission: true, ..self.data(seq, len, 1, sent_ns, push) }));
         self.record(true);
         Some(sent_ns)
     }
 
     fn data(&self, seq: u64, len: u32, segments: u32, sent_ns: u64, push: bool) -> Data {
         let (stamp_ms, echo_ms) = (self.stamp_ms(sent_ns), self.sock.rcv_tsval);
-        Data { seq, len, segments, stamp_ms, echo_ms, push, cwr: false }
-    }
-
-    fn emit(&mut self, mut data: Data) {
-        data.cwr = std::mem::take(&mut self.must_send_cwr);
-        self.out.push(Content::Data(data));
+        Data { seq, len, segments, stamp_ms, echo_ms, push, cwr: false, is_retransmission: false }
     }
 
     /// `tcp_cwnd_validate` (the concern of RFC 7661).

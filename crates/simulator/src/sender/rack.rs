@@ -213,15 +213,15 @@ mod tests {
         assert_eq!(sender.rack.window_steps, 1);
     }
 
-    /// The segment after the first one arrives after 100 ms. The first counts as lost 25 ms later. The timer adds two
-    /// ticks to that: 33 ms in total, or nine ticks after tick 275. It fires at the end of the ninth tick.
+    /// The segment after the first one arrives after 100 ms. The first counts as lost 25 ms later. The timer adds 2 ms to
+    /// that: 27 ms in total, or seven ticks after tick 275. It fires at the end of the seventh tick.
     #[test]
     fn a_segment_is_lost_when_the_window_is_over() {
         let mut sender = sender(20, None);
         sender.acknowledge((START_MS + 100) * MS, &ack(0, 1..2, START_MS));
         assert_eq!((sender.sock.lost_out, sender.timers.pending()), (0, Some(Pending::Reordering)));
-        assert_eq!(sender.timers.next_ns(), Some((275 + 9 + 1) * 4 * MS));
-        sender.timer((275 + 9 + 1) * 4 * MS);
+        assert_eq!(sender.timers.next_ns(), Some((275 + 7 + 1) * 4 * MS));
+        sender.timer((275 + 7 + 1) * 4 * MS);
         assert_eq!((sender.sock.lost_out, sender.sock.retrans_out), (1, 1));
         assert_eq!(sender.sock.ca_state, CaState::Recovery);
     }

@@ -340,7 +340,7 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{MS, START_MS, ack, sender};
+    use super::super::testing::{MS, MSS, START_MS, ack, sender};
     use super::*;
     use crate::packet::Ack;
 
@@ -437,5 +437,21 @@ mod tests {
         let duplicate = Ack { is_dsack: true, ..ack(20, 0..1, START_MS + 100) };
         sender.acknowledge((START_MS + 201) * MS, &duplicate);
         assert_eq!(windows(&sender), (CaState::Open, 20, 16));
+    }
+
+    /// `tcp_sacktag_one`: a DSACK of a segment that is still in the queue counts, too.
+    #[test]
+    fn a_dsack_above_a_gap_counts_a_retransmission_as_unnecessary() {
+        let mut sender = recovering();
+        let retransmitted = sender.recovery.undo_retrans;
+        for number in 0..2 {
+            sender.retransmit_segment(number);
+        }
+        assert_eq!(sender.recovery.undo_retrans, retransmitted.map(|before| before + 2));
+        let mut duplicate = Ack { is_dsack: true, ..ack(0, 1..2, START_MS + 100) };
+        duplicate.sack[1] = (MSS, 20 * MSS);
+        duplicate.blocks = 2;
+        sender.acknowledge((START_MS + 201) * MS, &duplicate);
+        assert_eq!(sender.recovery.undo_retrans, retransmitted.map(|before| before + 1));
     }
 }

@@ -6,8 +6,8 @@ use super::state::{Pending, Sender, Timers};
 use crate::clock::{JIFFY_NS, jiffies_from_us, timer_fires_ns};
 use crate::congestion::CaState;
 
-/// `TCP_TIMEOUT_MIN_US`: two ticks.
-pub(super) const TIMEOUT_MIN_US: u64 = 2 * JIFFY_NS / 1000;
+/// `TCP_TIMEOUT_MIN_US`: 2 ms. Before 6.7, it was two ticks.
+pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
 
 impl Timers {
     pub fn pending(&self) -> Option<Pending> {
@@ -26,9 +26,9 @@ impl Sender {
         self.timers.pending = Some((what, timer_fires_ns(self.sock.now_ns, ticks.min(RTO_MAX_TICKS))));
     }
 
-    /// `tcp_pacing_delay`: timers start when the next segment may be sent.
-    fn pacing_ticks(&self) -> u64 {
-        self.sock.wstamp_ns.saturating_sub(self.sock.now_ns).div_ceil(JIFFY_NS)
+    /// `tcp_pacing_delay`: timers start when the next segment may be sent. `nsecs_to_jiffies` rounds down.
+    pub(super) fn pacing_ticks(&self) -> u64 {
+        self.sock.wstamp_ns.saturating_sub(self.sock.now_ns) / JIFFY_NS
     }
 
     /// `tcp_rto_delta_us`: returns the remaining time until the first segment's timeout; 0 or negative if it has
@@ -146,12 +146,12 @@ mod tests {
     /// Tick at the start of the connection; a tick is 4 ms.
     const START: u64 = 250;
 
-    /// RFC 8985, section 7.2: twice the smoothed RTT, to which Linux adds two ticks: 208 ms, or 52 ticks.
+    /// RFC 8985, section 7.2: twice the smoothed RTT, to which Linux adds 2 ms: 202 ms, which begins the 51st tick.
     #[test]
     fn a_probe_is_due_after_two_round_trips() {
         let sender = sender(20, None);
         assert_eq!(sender.timers.pending(), Some(Pending::Probe));
-        assert_eq!(sender.timers.next_ns(), Some((START + 52 + 1) * 4 * MS));
+        assert_eq!(sender.timers.next_ns(), Some((START + 51 + 1) * 4 * MS));
     }
 
     /// With one segment in flight, the receiver may delay its ACK, so the probe waits 200 ms longer. That exceeds the
@@ -171,22 +171,22 @@ mod tests {
     #[test]
     fn a_probe_is_a_new_segment_if_there_is_one() {
         let mut sender = sender(20, None);
-        sender.timer((START + 53) * 4 * MS);
+        sender.timer((START + 52) * 4 * MS);
         assert_eq!((sender.sock.packets_out, sender.sock.snd_cwnd, sender.sock.total_retrans), (21, 20, 0));
         assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(21_000), false));
     }
 
     /// RFC 8985, section 7.3: without new data, a probe is the last segment. Then the timeout of 75 ticks starts, at
-    /// tick 303.
+    /// tick 302.
     #[test]
     fn without_new_data_a_probe_repeats_the_last_segment() {
         let mut sender = sender(10, Some(10));
-        sender.timer((START + 53) * 4 * MS);
+        sender.timer((START + 52) * 4 * MS);
         assert_eq!((sender.sock.packets_out, sender.sock.total_retrans), (10, 1));
         assert!(sender.board.get(9).is_some_and(|last| last.transmissions == 2));
         assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(10_000), true));
         assert_eq!(sender.timers.pending(), Some(Pending::Retransmission));
-        assert_eq!(sender.timers.next_ns(), Some(384 * 4 * MS)); // 303 + 75 = 378
+        assert_eq!(sender.timers.next_ns(), Some(384 * 4 * MS)); // 302 + 75 = 377
     }
 
     /// `tcp_send_loss_probe` turns Nagle's algorithm off (`TCP_NAGLE_OFF`).
@@ -202,13 +202,22 @@ mod tests {
         assert_eq!((sender.sock.packets_out, sender.next, sender.sock.total_retrans), (7, 5600, 0));
     }
 
+    /// `tcp_pacing_delay`: what waits 11.9 ms for its turn delays a timer by two ticks.
+    #[test]
+    fn timers_start_when_the_next_segment_may_leave() {
+        let mut sender = sender(20, None);
+        sender.sock.wstamp_ns = sender.sock.now_ns + 11_900_000;
+        assert!(sender.schedule_probe(true));
+        assert_eq!(sender.timers.next_ns(), Some((START + 51 + 2 + 1) * 4 * MS));
+    }
+
     /// `tcp_snd_wnd_test`: a segment that the receiver's window has no room for is not sent in part.
     #[test]
     fn a_probe_repeats_the_last_segment_if_the_receivers_window_is_full() {
         let mut sender = sender(5, Some(5));
         sender.written = 20_000;
         sender.window_end = 5500;
-        sender.timer((START + 53) * 4 * MS);
+        sender.timer((START + 52) * 4 * MS);
         assert_eq!((sender.sock.packets_out, sender.sock.total_retrans), (5, 1));
     }
 }

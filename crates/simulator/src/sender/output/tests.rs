@@ -93,6 +93,7 @@ fn leaving(sender: &mut Sender, at_ns: u64) -> (Vec<u32>, u64) {
 fn the_first_ten_segments_are_not_paced() {
     let mut sender = paced();
     assert_eq!(sender.sock.pacing_rate, 200_000);
+    assert!(sender.sock.needs_pacing, "CUBIC's HyStart asks whether TCP paces");
     assert!((0..10).all(|number| sender.board.get(number).unwrap().sent_ns == START_MS * MS));
     assert_eq!(sender.timers.pacing_ns, Some((START_MS + 5) * MS));
     sender.sock.now_ns = (START_MS + 5) * MS - 1;
