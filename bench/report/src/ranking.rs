@@ -68,7 +68,8 @@ fn is_bound(label: &str) -> bool {
 #[must_use]
 pub fn rank(rows: &[Row]) -> Vec<Standing> {
     let labels = labels(rows);
-    let (mut whole, mut of_whole): (Vec<Vec<(&str, Trade)>>, Vec<&Row>) = (Vec::new(), Vec::new());
+    let mut whole: Vec<Vec<(&str, Trade)>> = Vec::new();
+    let mut of_whole: Vec<&Row> = Vec::new();
     for (_, rows) in conditions(rows) {
         let trades = rows.iter().copied().filter_map(|row| Some((row.label.as_str(), Trade::of(row)?)));
         let trades: Vec<_> = trades.collect();

@@ -15,8 +15,8 @@ const FEW_LOSSES: f64 = 0.0005;
 const MANY_LOSSES: f64 = 0.03;
 /// A queue is long if its mean is longer than this, and longer than the least RTT.
 const LONG_QUEUE_US: u64 = 20_000;
-/// A queue is empty if its mean is shorter than an eighth of the least RTT, or than this. Its 95th percentile says less: a
-/// window of a few segments waits for delayed ACKs, which looks like a queue.
+/// A queue is empty if its mean is shorter than an eighth of the least RTT, than the time between two segments, or than
+/// this. Its 95th percentile says less: a window of a few segments waits for delayed ACKs, which looks like a queue.
 const EMPTY_QUEUE_US: u64 = 2_000;
 /// crest is worth a change from congestion controls with at least this many times its delay.
 const MUCH_MORE_DELAY: f64 = 2.0;
@@ -220,7 +220,9 @@ fn nothing_to_gain(group: &Group) -> Advice {
 
 fn has_no_queue(group: &Group) -> bool {
     let least_us = u64::from(group.least_rtt_us.unwrap_or_default());
-    group.queue_mean_us <= EMPTY_QUEUE_US.max(least_us / 8)
+    // a receiver acknowledges every second segment, so that the first of two waits for the other
+    let pair_us = (u64::from(group.mss) * 8_000_000).checked_div(group.busy_goodput_bps).unwrap_or(0);
+    group.queue_mean_us <= EMPTY_QUEUE_US.max(least_us / 8).max(pair_us)
 }
 
 /// Returns whether the window is no larger than single losses allow CUBIC (RFC 9438, section 5). Losses in bursts, as of
