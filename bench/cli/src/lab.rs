@@ -196,8 +196,8 @@ impl LabCommand {
         if results.as_ref().is_err_and(|why| !why.is::<RunsFailed>()) {
             return results.map(|_| false);
         }
-        let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS)?;
-        let results = results?;
+        let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS);
+        let (results, data) = (results?, data?); // if runs failed, that says more than a page that could not be written
         eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
         if shows_tables && self.json {
             println!("{}", serde_json::to_string_pretty(&results.runs)?);
