@@ -74,7 +74,10 @@ static __always_inline struct crest_group *group_find(const struct sock *sk, u32
 	return bpf_map_lookup_elem(&crest_groups, &key);
 }
 
-/* Counts a flow once per epoch. On another processor, the last epoch may not have ended yet: one less than none passed. */
+/*
+ * Counts a flow once per epoch. On another processor, the last epoch may not have ended yet: `passed` then has its largest
+ * value.
+ */
 static __always_inline void group_count(struct crest_group *g, struct crest *f, u32 now_ms)
 {
 	u32 epoch = now_ms >> GROUP_EPOCH_SHIFT;

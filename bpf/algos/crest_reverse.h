@@ -67,8 +67,10 @@ static __always_inline u32 reverse_queue(const struct tcp_sock *tp, struct crest
 	}
 	f->signal.reverse_least += moved;
 	if (f->signal.reverse_sure < REVERSE_SURE) {
-		/* without timestamps never, as time itself then looks like a queue; a branch would cost the verifier 1,500
-		 * instructions */
+		/*
+		 * Never sure without timestamps, because time itself then looks like a queue. With a branch, the
+		 * verifier follows 1,500 instructions more.
+		 */
 		f->signal.reverse_sure += (tp->rx_opt.rcv_tsval | -tp->rx_opt.rcv_tsval) >> 31;
 		return 0;
 	}

@@ -219,7 +219,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	u32 elapsed_us = (u32)tp->tcp_mstamp - f->sample_start_us;
 
 	base_lower(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
-	/* until the end of the loss state, the queue of before the timeout may remain */
+	/* until the end of the loss state, the queue from before the timeout may remain */
 	if (base_aged(tp->tcp_mstamp, f->base_seen_us) && tcp_ca_state(sk) != TCP_CA_Loss)
 		base_replace(tp->tcp_mstamp, &f->base_us, &f->base_seen_us, sample->rtt_us);
 	least_rtt(&f->round_least_us, sample->rtt_us);

@@ -191,13 +191,13 @@ impl LabCommand {
     ) -> Result<bool> {
         let lab = Lab { source, backend, directory, jobs: self.jobs.get(), selection };
         let started = Instant::now();
-        let results = lab.run(&|progress| print_progress(progress));
+        let results = match lab.run(&|progress| print_progress(progress)) {
+            Err(why) if !why.is::<RunsFailed>() => return Err(why),
+            results => results,
+        };
         let page = directory.join("report.html");
-        if results.as_ref().is_err_and(|why| !why.is::<RunsFailed>()) {
-            return results.map(|_| false);
-        }
         let data = hotcc_report::write(directory, &page, hotcc_report::CHARTS);
-        let (results, data) = (results?, data?); // if runs failed, that says more than a page that could not be written
+        let (results, data) = (results?, data?); // if both failed, the runs' error says more
         eprintln!("{} in {:.0} s: {}", source.path.display(), started.elapsed().as_secs_f64(), page.display());
         if shows_tables && self.json {
             println!("{}", serde_json::to_string_pretty(&results.runs)?);

@@ -147,22 +147,22 @@ pub fn compare(expected: &Expected, results: &Results) -> Comparison {
         }
     };
     let known = METRICS.iter().any(|(name, _)| *name == expected.metric);
+    let is_incomplete =
+        matches!(expected.wanted, Wanted::AtLeast(_)) && without_figure(expected, results).next().is_some();
     let remark = match (cases.len(), &expected.wanted) {
         (0, _) if !known => Some(format!("unknown metric `{}`", expected.metric)),
         (0, _) if !results.manifest.runs.iter().any(|run| expected.matches(run)) => {
             Some("no run matches this case".to_owned())
         }
         (0, _) => Some("no valid run has it".to_owned()),
-        (_, Wanted::AtLeast(_)) if without_figure(expected, results).next().is_some() => {
-            Some("not all valid runs have it".to_owned())
-        }
+        _ if is_incomplete => Some("not all valid runs have it".to_owned()),
         (1, _) => None,
         (several, Wanted::Value(_)) => Some(format!("mean over {several} cases")),
         (several, Wanted::AtLeast(_) | Wanted::Gate(_)) => Some(format!("the least of {several} cases")),
     };
     let (ratio, holds) = match expected.wanted {
         Wanted::Value(value) => (ours.filter(|_| value != 0.0).map(|ours| ours.mean / value), None),
-        Wanted::AtLeast(_) if without_figure(expected, results).next().is_some() => (None, Some(false)),
+        Wanted::AtLeast(_) if is_incomplete => (None, Some(false)),
         Wanted::AtLeast(least) => (None, ours.map(|ours| ours.mean >= least)),
         Wanted::Gate(_) => (None, None),
     };

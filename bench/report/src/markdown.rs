@@ -12,7 +12,7 @@ use hotcc_lab::results::SIMULATOR;
 use hotcc_lab::selection::SweptValue;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const BEGIN: &str = "<!-- figures: ";
 const BEGIN_END: &str = " -->\n";
@@ -185,15 +185,14 @@ impl<'a> Marked<'a> {
         let Ok(kernels) = fs::read_dir(results.join(self.scenario)) else { return Ok(String::new()) };
         let mut kernels: Vec<_> =
             kernels.flatten().map(|e| e.path()).filter(|p| p.join("manifest.json").exists()).collect();
-        let name = |directory: &PathBuf| directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        kernels.sort_by_key(|directory| (releases::numbers(&name(directory)), name(directory)));
+        kernels.sort_by_key(|directory| releases::order(directory));
         let mut out = String::new();
         for directory in kernels {
             let data = Data::of_cases(&directory, &self.cases)?;
             if data.results.runs.is_empty() || data.results.manifest.is_simulated() != self.simulated {
                 continue;
             }
-            let heading = heading(&name(&directory));
+            let heading = heading(&releases::name_of(&directory));
             let (table, cells) = self.table(&data);
             out.push_str(&format!("\n{heading}. {}.{cells}\n\n{}\n", data.state(), with_papers(&table, &data)));
         }

@@ -1,11 +1,24 @@
 //! Kernel releases as names of directories of results: `6.12.117+deb13-cloud-amd64`.
 
+use std::path::Path;
+
 const ARM64: &str = "-arm64";
 
 /// Returns the numbers that a release begins with, so that 6.12.95 comes before 6.12.117.
 pub(crate) fn numbers(release: &str) -> Vec<u32> {
     let end = release.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(release.len());
     release[..end].split('.').map_while(|number| number.parse().ok()).collect()
+}
+
+/// Returns the name of the kernel (or the simulator) whose results a directory contains.
+pub(crate) fn name_of(directory: &Path) -> String {
+    directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Returns what directories of results are sorted by: older releases come first.
+pub(crate) fn order(directory: &Path) -> (Vec<u32>, String) {
+    let name = name_of(directory);
+    (numbers(&name), name)
 }
 
 /// Returns whether a release is of another architecture than amd64.

@@ -3,6 +3,7 @@
 use crate::clock::{JIFFY_NS, jiffies, jiffies_from_us, timer_fires_ns};
 use crate::packet::{Ack, Data, Range, SACK_BLOCKS};
 use crate::receive_window::ReceiveWindow;
+use crate::sender::RTO_MIN_US;
 use hotcc_lab_proto::run_record::ReceiverEnd;
 
 /// `TCP_MAX_QUICKACKS`: number of ACKs that are sent immediately at the start, and after duplicates.
@@ -23,8 +24,6 @@ const MAX_COMPRESSED_ACKS: u32 = 44;
 const COMPRESSION_NS: u64 = 1_000_000;
 /// The receiver's estimate of the segment size before the first segment.
 const FIRST_MSS: u32 = 536;
-/// `TCP_RTO_MIN`: 200 ms.
-const RTO_MIN_US: u64 = 200_000;
 
 /// The receivers' clock at the start of the simulation: neither the sender's, nor a whole number of milliseconds.
 const CLOCK_START_NS: u64 = 4_000_000_300_000_000;
@@ -229,7 +228,7 @@ impl Receiver {
     /// Returns the receiver's own retransmission timeout. Its only sample of the RTT is that of its SYN-ACK.
     fn rto_ticks(&self) -> u64 {
         let rtt_us = self.rtt_ns / 1000;
-        jiffies_from_us(rtt_us + (2 * rtt_us).max(RTO_MIN_US))
+        jiffies_from_us(rtt_us + (2 * rtt_us).max(RTO_MIN_US.into()))
     }
 
     /// `tcp_enter_quickack_mode`.

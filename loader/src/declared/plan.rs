@@ -80,7 +80,7 @@ pub(super) fn plan(declared: Declared) -> Result<Vec<Step>> {
     let all = Algo::all()?;
     let mut ours = Vec::new();
     for algo in &all {
-        // what a killed `hotcc run` left belongs to nobody, so it is not spared
+        // a running `hotcc run` keeps its algorithm; the algorithm of a killed one is treated as any other
         if runs::is_held(algo)? != Some(true) {
             ours.push(algo);
         }

@@ -1,10 +1,10 @@
 //! A document's table of each case's figures under the gates of one scenario.
 
-use super::page::name_of;
 use super::{Swept, excess, is_exempt, limits_of, means, own_figures, read, unit};
 use crate::estimate::number;
 use crate::html::{Cell, Table};
 use crate::markdown::heading;
+use crate::releases::name_of;
 use crate::rows::case_text;
 use anyhow::Result;
 use hotcc_lab::plural::counted;

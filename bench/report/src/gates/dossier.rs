@@ -1,9 +1,10 @@
 //! The dossier: the gates of several scenarios, for each congestion control on its own.
 
-use super::page::{directories, name_of};
+use super::page::directories;
 use super::{GateResult, judge_each};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
+use crate::releases::name_of;
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::Path;

@@ -103,9 +103,21 @@ fn gate_results(cases: &[Case], results: &Results, only: Option<(&str, &str)>) -
 /// One case's figure.
 struct Figure<'a> {
     case: &'a Swept,
-    value: f64,
+    /// `None` if a run ended without the figure.
+    value: Option<f64>,
     /// The figure relative to its limit: a value above 1 is beyond the limit.
     excess: f64,
+}
+
+impl<'a> Figure<'a> {
+    fn of(case: &'a Swept, value: f64, gate: &Gate) -> Self {
+        Self { case, value: Some(value), excess: excess(value, gate) }
+    }
+
+    /// A run that ended without the figure misses the limit: a transfer that did not finish has no time.
+    fn lacking(case: &'a Swept) -> Self {
+        Self { case, value: None, excess: f64::INFINITY }
+    }
 }
 
 /// Returns a gate as the scenario has it, and its limits in each case that it is about. `None` if it is not a gate, or is
@@ -142,40 +154,36 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
     let found = means(&expected, results);
     let lacking: Vec<&Swept> = without_figure(&expected, results).map(|run| &run.case).collect();
     let done = found.values().map(|(_, seeds)| seeds).sum::<usize>() + lacking.len();
-    let lacking: BTreeSet<&Swept> = lacking.into_iter().filter(|case| limits.contains_key(case)).collect();
+    let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
+    let lacking: BTreeSet<&Swept> =
+        lacking.into_iter().filter(|case| has_limits && limits.contains_key(case)).collect();
     let own = own_figures(&expected, results);
     let is_exempt = |case: &Swept| is_exempt(case, &limits, &own);
     let of_cases: Vec<Figure<'_>> = match gate.of {
+        Of::Median if !lacking.is_empty() => lacking.first().copied().map(Figure::lacking).into_iter().collect(),
         Of::Median => median(&found.values().map(|(value, _)| *value).collect::<Vec<_>>())
             .into_iter()
-            .map(|value| Figure { case: &cases[0].values, value, excess: excess(value, &gate) })
+            .map(|value| Figure::of(&cases[0].values, value, &gate))
             .collect(),
         Of::Each => found
             .iter()
-            .filter(|(case, _)| !is_exempt(case))
-            .filter_map(|(case, (value, _))| {
-                Some(Figure { case, value: *value, excess: excess(*value, limits.get(*case)?) })
-            })
+            .filter(|(case, _)| !is_exempt(case) && !lacking.contains(*case))
+            .filter_map(|(case, (value, _))| Some(Figure::of(case, *value, limits.get(*case)?)))
+            .chain(lacking.iter().copied().map(Figure::lacking))
             .collect(),
     };
-    let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0 && !lacking.contains(figure.case)).count();
+    let counted = match gate.of {
+        Of::Median => of_cases.len(),
+        Of::Each => found.keys().chain(&lacking).collect::<BTreeSet<_>>().len(),
+    };
+    let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0).count();
     let is_reference = concerned().all(|case| expected.is_own_reference(&case.run(0)));
-    let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
     Some(GateResult {
         scenario: results.manifest.scenario.clone(),
         limit: limit_text(&expected, &limits),
-        figure: match lacking.first() {
-            Some(case) if has_limits => at_case("none", case, &limits),
-            _ => decisive(&of_cases, &gate, &limits, has_limits, found.len()),
-        },
-        // a run that ended without the figure misses the limit: a transfer that did not finish has no time
-        holds: (has_limits && !(found.is_empty() && lacking.is_empty()) && !is_reference)
-            .then_some(beyond == 0 && lacking.is_empty()),
-        cases: match gate.of {
-            Of::Median if lacking.is_empty() => (of_cases.len(), beyond),
-            Of::Median => (1, 1),
-            Of::Each => (found.keys().chain(&lacking).collect::<BTreeSet<_>>().len(), beyond + lacking.len()),
-        },
+        figure: decisive(&of_cases, &gate, &limits, has_limits, found.len()),
+        holds: (has_limits && counted > 0 && !is_reference).then_some(beyond == 0),
+        cases: (counted, beyond),
         runs: (done, all),
         known: expected.missed.with(&results.manifest.backend),
         is_reference,
@@ -257,8 +265,11 @@ fn decisive(
     has_limits: bool,
     found: usize,
 ) -> String {
+    if let Some(lacking) = figures.iter().find(|figure| figure.value.is_none()) {
+        return at_case("none", lacking.case, limits);
+    }
     let worst = figures.iter().max_by(|a, b| a.excess.total_cmp(&b.excess));
-    let Some(worst) = worst else {
+    let Some((case, value)) = worst.and_then(|worst| Some((worst.case, worst.value?))) else {
         return if found > 0 {
             format!("all at most {}", number(gate.or_at_most.unwrap_or_default()))
         } else {
@@ -266,14 +277,14 @@ fn decisive(
         };
     };
     if gate.of == Of::Median || limits.len() == 1 {
-        return number(worst.value);
+        return number(value);
     }
     if !has_limits {
-        let mut values: Vec<f64> = figures.iter().map(|figure| figure.value).collect();
+        let mut values: Vec<f64> = figures.iter().filter_map(|figure| figure.value).collect();
         values.sort_by(f64::total_cmp);
         return format!("{} to {}", number(values[0]), number(values[values.len() - 1]));
     }
-    at_case(&number(worst.value), worst.case, limits)
+    at_case(&number(value), case, limits)
 }
 
 /// Formats a figure of a case: `0.9 at path=80ms`. Swept values that all cases share are left out.

@@ -3,7 +3,7 @@
 use super::{GateResult, cases, judge};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
-use crate::releases;
+use crate::releases::{self, name_of};
 use anyhow::{Context, Result, bail};
 use hotcc_lab::plural::counted;
 use std::collections::BTreeMap;
@@ -49,11 +49,6 @@ fn results_of(name: &str, backend: &str, results: &Path) -> Result<Vec<(String, 
     directories(name, backend, results).into_iter().map(of_directory).collect()
 }
 
-/// Returns the name of the kernel (or the simulator) whose results a directory contains.
-pub(super) fn name_of(directory: &Path) -> String {
-    directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
 /// Returns the directories `results/NAME-.../BACKEND...`: one for each scenario with results.
 pub(super) fn directories(name: &str, backend: &str, results: &Path) -> Vec<PathBuf> {
     // results that were moved away when their scenario changed are in a directory with a number: crest-loss.1
@@ -68,7 +63,7 @@ pub(super) fn directories(name: &str, backend: &str, results: &Path) -> Vec<Path
 fn latest(scenario: &Path, backend: &str) -> Option<PathBuf> {
     let found = below(scenario, |name| releases::is_of(name, backend)).into_iter();
     let complete = found.filter(|path| path.join("manifest.json").exists());
-    complete.max_by_key(|path| (releases::numbers(&name_of(path)), name_of(path)))
+    complete.max_by_key(|path| releases::order(path))
 }
 
 /// Returns the entries of a directory whose names are wanted.

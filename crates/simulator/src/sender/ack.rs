@@ -153,7 +153,7 @@ impl Sender {
         }
     }
 
-    /// `tcp_check_dsack` and `tcp_dsack_seen`. Returns how many retransmissions were delivered in vain.
+    /// `tcp_check_dsack` and `tcp_dsack_seen`. Returns how many unnecessary retransmissions it reports.
     fn note_duplicate(&mut self, range: Range, prior_una: u64, found: &mut Sacked, flags: &mut Flags) -> u32 {
         let segments = (range.1 - range.0).div_ceil(u64::from(self.sock.mss)).max(1) as u32;
         if self.timers.probe_was_retransmission && self.timers.probe_end == Some(range.1) {

@@ -21,6 +21,7 @@ use bytemuck::Zeroable;
 use hotcc_lab_proto::plan::PlannedFlow;
 use hotcc_lab_proto::records::AckRecord;
 use output::INITIAL_WINDOW;
+pub(crate) use rtt::RTO_MIN_US;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
 use state::{Application, Rack, Recovery, Sample, Timers};

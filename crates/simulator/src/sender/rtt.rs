@@ -2,8 +2,8 @@
 
 use crate::clock::jiffies_from_us;
 
-/// `TCP_RTO_MIN`.
-pub(super) const RTO_MIN_US: u32 = 200_000;
+/// `TCP_RTO_MIN`: 200 ms.
+pub(crate) const RTO_MIN_US: u32 = 200_000;
 /// `TCP_RTO_MAX`: 120 s.
 pub(super) const RTO_MAX_TICKS: u64 = 30_000;
 /// `tcp_min_rtt_wlen`: 300 s.
