@@ -29,6 +29,8 @@
  *    sample does not count. During a recovery, eq 1 is skipped: the recovery sets ssthresh from the new BWE.
  *  - Loss and timeout as in `westwood_bpf`: W = min(W, ssthresh); before the first sample, Reno's half. After a
  *    timeout, W is the kernel's.
+ *  - The first sample of BWE, on each path, spans a round: it has its full weight, and the time between two ACKs says
+ *    little.
  *  - RTTmin starts and ages as in `westwood_bpf`, and an application's silence is excluded as there.
  * Fractions of a segment accumulate to whole segments; a loss or timeout drops them. ECN: a CE mark counts as a loss. A
  * window that the application does not fill does not grow. Idle restart and undo: the kernel's.
@@ -143,9 +145,11 @@ static __noinline void round_end(struct sock *sk, struct dcm *f, s32 rtt_us)
 static __noinline void extraordinary_ack(struct sock *sk, struct dcm *f, s32 rtt_us)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
+	bool over = round_over(tp, &f->round_end);
 
-	ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
-	if (round_over(tp, &f->round_end))
+	if (f->bandwidth_q8 || over) /* the first sample spans a round */
+		ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
+	if (over)
 		round_end(sk, f, rtt_us);
 }
 
@@ -229,6 +233,7 @@ SEC("struct_ops") void BPF_PROG(dcm_set_state, struct sock *sk, u8 new_state)
 		account_loss(sk, &f->account);
 	} else if (new_state == TCP_CA_Loss) {
 		growth_restart(f); /* the kernel does not call ssthresh() for a timeout within a recovery */
+		westwood_loss_state(sk, &f->loss_ssthresh, f->bandwidth_q8, f->base_us, &f->base_seen_us);
 		account_timeout(sk, &f->account);
 	}
 }

@@ -273,6 +273,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_set_state, struct sock *sk, u8 new_state
 		account_loss(sk, &f->account);
 	} else if (new_state == TCP_CA_Loss) {
 		growth_restart(f); /* the kernel does not call ssthresh() for a timeout within a recovery */
+		westwood_loss_state(sk, &f->loss_ssthresh, bandwidth_q8(f), f->base_us, &f->base_seen_us);
 		account_timeout(sk, &f->account);
 	}
 }

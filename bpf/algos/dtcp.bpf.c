@@ -580,10 +580,12 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 /* An idle period says nothing about the path's bandwidth, and the signal's prediction was for the epoch before it. */
 static __always_inline void idle_end(struct sock *sk)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
 	struct dtcp *f = flow_state(sk);
 
 	f->forecast = 0;
-	epoch_restart(tcp_sk(sk), f);
+	base_idle_end(tp, &f->base, base_window_s);
+	epoch_restart(tp, f);
 }
 
 SEC("struct_ops") void BPF_PROG(dtcp_tx_start, struct sock *sk)

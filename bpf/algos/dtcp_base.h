@@ -66,6 +66,14 @@ static __always_inline bool base_expired(const struct tcp_sock *tp, const struct
 	return window_s && b->us && (u16)(base_clock(tp) - b->seen) * (u64)BASE_TICK_US > window_s * 1000000ULL;
 }
 
+/* The RTTs from before an idle period are old; nothing of this flow is in a queue after it. */
+static __always_inline void base_idle_end(const struct tcp_sock *tp, struct rtt_base *b, u32 window_s)
+{
+	b->round_least = ROUND_NONE;
+	if (base_expired(tp, b, window_s))
+		base_restart(tp, b);
+}
+
 /* W less the queue that this RTT shows. */
 static __always_inline u32 base_window(const struct tcp_sock *tp, const struct rtt_base *b, u32 rtt_us)
 {

@@ -234,6 +234,14 @@ static __always_inline void drain_abandon(const struct tcp_sock *tp, struct fbtc
 	flow->flags &= ~DRAINED;
 }
 
+/* Ends a drain after which W is found by slow start, up to 3/4 of the W before it. */
+static __always_inline void drain_cut_short(struct tcp_sock *tp, struct fbtcp *flow)
+{
+	if (flow->drain_cwnd)
+		tp->snd_ssthresh = max((u32)((u64)flow->drain_cwnd * 3 / 4), 2U);
+	drain_abandon(tp, flow);
+}
+
 /* Ends a round of a drain. In the first one, what was sent before it leaves the path; the second one shows baseRtt. */
 static __always_inline void drain_round_end(struct tcp_sock *tp, struct fbtcp *flow, bool recovering)
 {
@@ -412,9 +420,8 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 	} else if (new_state == TCP_CA_Loss) {
 		if (flow->restore_cwnd) /* within a recovery, the kernel reports no CA_EVENT_LOSS */
 			timeout_begin(tp, flow, flow->restore_cwnd);
-		if (flow->drain_cwnd)
-			tp->snd_ssthresh = max((u32)((u64)flow->drain_cwnd * 3 / 4), 2U);
-		drain_abandon(tp, flow);
+		drain_cut_short(tp, flow);
+		loss_span_restart(tp, flow); /* the kernel has marked all in flight as lost, whatever arrived of it */
 		account_timeout(sk, &flow->account);
 	}
 }
@@ -423,7 +430,7 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 static __always_inline void idle_end(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	flow->round_end = tp->snd_nxt;
-	drain_abandon(tp, flow);
+	drain_cut_short(tp, flow);
 	round_restart(flow);
 	loss_span_restart(tp, flow);
 	dp_restart(tp, flow);
@@ -449,7 +456,10 @@ SEC("struct_ops") void BPF_PROG(fbtcp_cwnd_event, struct sock *sk, enum tcp_ca_e
 
 SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 {
-	recovery_drop(flow_state(sk));
+	struct fbtcp *flow = flow_state(sk);
+
+	recovery_drop(flow);
+	loss_span_restart(tcp_sk(sk), flow); /* what it counted was not lost */
 	return tcp_reno_undo_cwnd(sk);
 }
 

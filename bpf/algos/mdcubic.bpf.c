@@ -304,6 +304,14 @@ static __always_inline u32 undo_reduction(struct sock *sk, struct mdcubic *f)
 
 /* -- Hooks -- */
 
+/* Begins a round, of whose losses in domain 2 those beyond the first `lost_before` of the connection count. */
+static __always_inline void round_begin(const struct tcp_sock *tp, struct mdcubic *f, u32 lost_before)
+{
+	f->round_end = tp->snd_nxt;
+	f->events = 0;
+	f->lost_mark = lost_before;
+}
+
 /* d2_segments (bits 0 to 31), events, and flags (from FLAGS_BIT on) in one load, because each ACK reads them. */
 static __always_inline u64 state_word(const struct sock *sk)
 {
@@ -350,11 +358,8 @@ static __always_inline void follow_pep(struct sock *sk)
 	if (answer != PEP_ABSENT)
 		watch_for_fallback(tp, f, &seen);
 	use_pep = answer == PEP_FRESH && !(f->flags & FALLEN_BACK);
-	if ((use_pep && !(f->flags & PEP_USED)) || (s32)(tp->snd_una - f->round_end) >= 0) {
-		f->round_end = tp->snd_nxt;
-		f->events = 0;
-		f->lost_mark = tp->lost;
-	}
+	if ((use_pep && !(f->flags & PEP_USED)) || (s32)(tp->snd_una - f->round_end) >= 0)
+		round_begin(tp, f, tp->lost);
 	f->flags = use_pep ? f->flags | PEP_USED : f->flags & ~PEP_USED;
 	if (use_pep && pep_clock)
 		clock_by_pep(sk, f, &seen, state);
@@ -409,8 +414,9 @@ SEC("struct_ops") u32 BPF_PROG(mdcubic_ssthresh, struct sock *sk)
 	u32 queue;
 
 	settle_undo(tp, f);
-	if ((s32)(tp->snd_nxt - f->round_end) < 0) /* it ended 2 GB ago, and no ACK of plain CUBIC looked */
-		f->round_end = tp->snd_una;
+	/* no ACK of plain CUBIC looked; a round that ends beyond snd_nxt ended 2 GB ago */
+	if ((s32)(tp->snd_una - f->round_end) >= 0 || (s32)(tp->snd_nxt - f->round_end) < 0)
+		round_begin(tp, f, tp->lost - tp->lost_out);
 	f->prior_window = tp->snd_cwnd;
 	f->prior_ssthresh = tp->snd_ssthresh;
 	f->flags = (f->flags | REDUCING) & ~TAKEN_FOR_DOMAIN_2;

@@ -118,6 +118,15 @@ static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *
 	return true;
 }
 
+/*
+ * Whether the time since the last sample spans a round trip. The first sample must, because it is BWE with its full
+ * weight, and the time between two ACKs says little. In a new connection, the first ACK does.
+ */
+static __always_inline bool ack_rate_spans_rtt(const struct tcp_sock *tp, const struct ack_rate *r, s32 rtt_us)
+{
+	return rtt_us <= 0 || (u32)tp->tcp_mstamp - r->last_us >= (u32)rtt_us;
+}
+
 /* Any sample, including the first one, one after a silence, and one beyond the ordinary arithmetic. */
 static __noinline void ack_rate_any(const struct tcp_sock *tp, struct ack_rate *r, u64 *bandwidth_q8, u32 tau_ms)
 {
@@ -187,19 +196,31 @@ static __always_inline u32 westwood_ssthresh(struct sock *sk, u32 *loss_ssthresh
 	return max(min(tcp_sk(sk)->snd_cwnd, window), 2U);
 }
 
-/* The end of a recovery (CA_EVENT_COMPLETE_CWR), or a timeout (CA_EVENT_LOSS), for which eq 4 is evaluated again. */
+/*
+ * The end of a recovery (CA_EVENT_COMPLETE_CWR), or a timeout (CA_EVENT_LOSS), for which eq 4 is evaluated again: while
+ * BWE or RTTmin is unknown, the half of W before the loss remains.
+ */
 static __always_inline void westwood_event(struct sock *sk, u32 *loss_ssthresh, enum tcp_ca_event event,
 					   u64 bandwidth_q8, u32 base_us, u32 *base_seen_us)
 {
 	if (event != CA_EVENT_COMPLETE_CWR && event != CA_EVENT_LOSS)
 		return;
 	if (event == CA_EVENT_LOSS) {
-		*loss_ssthresh = westwood_window(sk, bandwidth_q8, base_us);
+		if (!*loss_ssthresh || (bandwidth_q8 && base_us))
+			*loss_ssthresh = westwood_window(sk, bandwidth_q8, base_us);
 		base_expire(tcp_sk(sk), base_seen_us);
 	}
 	if (*loss_ssthresh)
 		tcp_sk(sk)->snd_ssthresh = *loss_ssthresh;
 	*loss_ssthresh = 0;
+}
+
+/* Enters the loss state. If a recovery runs, the kernel calls neither ssthresh() nor CA_EVENT_LOSS, and has set W. */
+static __always_inline void westwood_loss_state(struct sock *sk, u32 *loss_ssthresh, u64 bandwidth_q8, u32 base_us,
+						u32 *base_seen_us)
+{
+	if (*loss_ssthresh)
+		westwood_event(sk, loss_ssthresh, CA_EVENT_LOSS, bandwidth_q8, base_us, base_seen_us);
 }
 
 /* The loss proved spurious. */

@@ -23,8 +23,9 @@
  *  - W = min(W, ssthresh) at a loss: as printed, a loss could raise W. If ssthresh is above W, slow start raises W to
  *    it after the recovery.
  *  - ACKs with the same time stamp (microseconds) count as one, because eq 3 divides by the interval.
- *  - The kernel's `delivered` counts delivered segments, and includes what SACK reports. An ACK that only reports SACK
- *    blocks gives no sample, and counts with the next one that does.
+ *  - The kernel's `delivered` counts delivered segments, and includes what SACK reports: an ACK that only reports SACK
+ *    blocks is a sample, too.
+ *  - The first sample spans an RTT. It is BWE with its full weight, and the time between two ACKs says little.
  *  - Before the first bandwidth sample, a loss halves the window as in Reno; the formula would give two segments.
  *  - At most 32 virtual samples in a row, which leave 8e-8 of BWE: after a longer silence (16 tau) BWE restarts, with
  *    one sample over all of it.
@@ -86,7 +87,9 @@ SEC("struct_ops") void BPF_PROG(westwood_pkts_acked, struct sock *sk, const stru
 	struct westwood_bpf *f = flow_state(sk);
 
 	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
-	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
+	if (likely(ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
+		return;
+	if (f->bandwidth_q8 || ack_rate_spans_rtt(tp, &f->acks, sample->rtt_us))
 		ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
 }
 
@@ -122,8 +125,10 @@ SEC("struct_ops") void BPF_PROG(westwood_set_state, struct sock *sk, u8 new_stat
 
 	if (new_state == TCP_CA_Recovery)
 		account_loss(sk, &f->account);
-	else if (new_state == TCP_CA_Loss)
-		account_timeout(sk, &f->account);
+	if (new_state != TCP_CA_Loss)
+		return;
+	westwood_loss_state(sk, &f->loss_ssthresh, f->bandwidth_q8, f->base_us, &f->base_seen_us);
+	account_timeout(sk, &f->account);
 }
 
 SEC("struct_ops") u32 BPF_PROG(westwood_undo_cwnd, struct sock *sk)

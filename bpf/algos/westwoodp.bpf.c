@@ -142,8 +142,10 @@ SEC("struct_ops") void BPF_PROG(westwoodp_set_state, struct sock *sk, u8 new_sta
 
 	if (new_state == TCP_CA_Recovery)
 		account_loss(sk, &f->account);
-	else if (new_state == TCP_CA_Loss)
-		account_timeout(sk, &f->account);
+	if (new_state != TCP_CA_Loss)
+		return;
+	westwood_loss_state(sk, &f->loss_ssthresh, f->bandwidth.second_q8, f->base_us, &f->base_seen_us);
+	account_timeout(sk, &f->account);
 }
 
 SEC("struct_ops") u32 BPF_PROG(westwoodp_undo_cwnd, struct sock *sk)

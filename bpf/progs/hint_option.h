@@ -19,4 +19,26 @@ struct hint_option {
 	u8 sequence; /* differs from the previous hint's */
 };
 
+/* Time in units of 2^20 ns, about a millisecond: 32 bits hold 52 days. */
+static __always_inline u32 hint_time(u64 ns)
+{
+	return ns >> 20;
+}
+
+/* if no data arrived for this long, the hint is outdated */
+#define HINT_AGE_MAX hint_time(200 * 1000000ULL)
+/* a clock that is quick to read may be a few milliseconds behind the one by which the hint was made */
+#define HINT_CLOCK_BEHIND hint_time(20 * 1000000ULL)
+
+static __always_inline bool hint_is_current(u32 made, u32 now)
+{
+	return now + HINT_CLOCK_BEHIND - made <= HINT_AGE_MAX + HINT_CLOCK_BEHIND;
+}
+
+/* The sequence of the next hint; 0 means that none was made yet. */
+static __always_inline u8 hint_sequence_after(u8 sequence)
+{
+	return (u8)(sequence + 1) ?: 1;
+}
+
 #define HINT_OPTION(of_size) { TCPOPT_EXPERIMENT, of_size, { HINT_EXID >> 8, HINT_EXID & 0xff }, 0, 0 }

@@ -20,9 +20,6 @@ char _license[] SEC("license") = "GPL";
 
 TUNABLE(u32, hint_copies, 3, 3, 1, 16, "", "ACKs in a row that carry the same hint");
 
-/* if no data arrived for this long, the hint is outdated */
-#define HINT_AGE_MAX age_of(200 * 1000000ULL)
-
 /* without options, and with the longest options */
 #define TCP_HEADER_SIZE sizeof(struct tcp_header)
 #define TCP_HEADER_MAX (TCP_HEADER_SIZE + TCP_OPTIONS_MAX)
@@ -43,7 +40,7 @@ struct whole_tcp_header {
  * cache line: an ACK needs no more than that.
  */
 struct rx_flow {
-	u32 made; /* time of the hint, in age_of()'s unit */
+	u32 made; /* when the hint was made, in hint_time()'s unit */
 	u8 hint;
 	u8 sequence; /* 0: no hint was made yet */
 	u8 copies;   /* still to be sent */
@@ -57,12 +54,6 @@ struct {
 	__type(key, int);
 	__type(value, struct rx_flow);
 } rx_flows SEC(".maps");
-
-/* Converts to units of 2^20 ns, about a millisecond: 32 bits hold 52 days. */
-static __always_inline u32 age_of(u64 ns)
-{
-	return ns >> 20;
-}
 
 static __always_inline u16 gso_size_of(const struct sk_buff *skb)
 {
@@ -137,8 +128,8 @@ SEC("tp_btf/tcp_probe") int BPF_PROG(measure, struct sock *sk, struct sk_buff *s
 	f->copies = f->hint ? hint_copies : 0;
 	if (!f->hint)
 		return 0;
-	f->made = age_of(now_ns);
-	f->sequence = f->sequence + 1 ?: 1;
+	f->made = hint_time(now_ns);
+	f->sequence = hint_sequence_after(f->sequence);
 	RX_COUNT(hints_made);
 	return 0;
 }
@@ -174,8 +165,7 @@ static __always_inline u32 option_size(struct bpf_sock_ops *ctx)
 		return ctx->total_retrans ? 0 : PERMIT_SIZE;
 	}
 	f = flow_of(ctx);
-	/* this clock is quick to read; it may be a few milliseconds behind */
-	if (!f || !f->copies || (s32)(age_of(bpf_ktime_get_coarse_ns()) - f->made) > (s32)HINT_AGE_MAX)
+	if (!f || !f->copies || !hint_is_current(f->made, hint_time(bpf_ktime_get_coarse_ns())))
 		return 0;
 	return HINT_SIZE;
 }

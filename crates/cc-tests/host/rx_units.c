@@ -4,6 +4,7 @@
  */
 #include "progs/arwa_receiver.h"
 #include "progs/drwa.h"
+#include "progs/hint_option.h"
 
 u64 host_now_ns;
 
@@ -18,6 +19,14 @@ HOTCC_EXPORT u32 unit_tcp_aligned_timestamp(const u8 *options, u32 length, u32 *
 HOTCC_EXPORT u32 unit_tick_kind_us(u64 elapsed_us, u64 ticks)
 {
 	return tick_kind_us(elapsed_us, ticks);
+}
+HOTCC_EXPORT u32 unit_hint_is_current(u64 made_ns, u64 now_ns)
+{
+	return hint_is_current(hint_time(made_ns), hint_time(now_ns));
+}
+HOTCC_EXPORT u32 unit_hint_sequence_after(u32 sequence)
+{
+	return hint_sequence_after(sequence);
 }
 HOTCC_EXPORT u32 unit_arwa_hint_of(u32 loss_bp)
 {

@@ -93,7 +93,7 @@ impl<'a, M: Model> Kernel<'a, M> {
                 self.advance(after_us);
                 self.hook("pkts_acked", |m, s| m.pkts_acked(s, None), |f| f.pkts_acked(0, None))?;
             }
-            Event::Lost(segments) if state >= RECOVERY => self.sock.lost = self.sock.lost.wrapping_add(segments),
+            Event::Lost(segments) if state >= RECOVERY => self.lose(segments),
             Event::CwndLimited(limited) => {
                 self.sock.is_cwnd_limited = u32::from(limited);
                 self.sock.max_packets_out = if limited { self.sock.snd_cwnd } else { self.sock.snd_cwnd / 3 };
@@ -245,6 +245,9 @@ impl<'a, M: Model> Kernel<'a, M> {
     fn enter(&mut self, state: u8) -> Result<(), String> {
         self.hook("set_state", |m, s| m.set_state(s, state), |f| f.set_state(state))?;
         self.sock.ca_state = u32::from(state);
+        if state == OPEN {
+            self.sock.lost_out = 0;
+        }
         Ok(())
     }
 
@@ -277,9 +280,15 @@ impl<'a, M: Model> Kernel<'a, M> {
         Ok(())
     }
 
+    /// Marks segments as lost.
+    fn lose(&mut self, segments: u32) {
+        self.sock.lost = self.sock.lost.wrapping_add(segments);
+        self.sock.lost_out = self.sock.lost_out.wrapping_add(segments);
+    }
+
     fn recovery(&mut self) -> Result<(), String> {
         self.counts.recoveries += 1;
-        self.sock.lost = self.sock.lost.wrapping_add(1 + self.sock.snd_cwnd / 8);
+        self.lose(1 + self.sock.snd_cwnd / 8);
         if self.sock.ca_state as u8 != CWR {
             self.remember_ssthresh();
             self.sock.snd_cwnd_cnt = 0;
@@ -326,7 +335,7 @@ impl<'a, M: Model> Kernel<'a, M> {
 
     fn timeout(&mut self, ssthresh: bool) -> Result<(), String> {
         self.counts.timeouts += 1;
-        self.sock.lost = self.sock.lost.wrapping_add(self.sock.snd_cwnd);
+        self.lose(self.sock.snd_cwnd);
         if ssthresh {
             self.remember_ssthresh();
             self.reduce()?;

@@ -1,4 +1,4 @@
-//! Calls the pure parts of the receiver's programs; see `bpf/progs/{one_way,arwa_receiver,drwa}.h`.
+//! Calls the pure parts of the receiver's programs; see `bpf/progs/{one_way,arwa_receiver,drwa,hint_option}.h`.
 
 use crate::library::{open, symbol};
 use libloading::Library;
@@ -17,6 +17,8 @@ pub struct RxUnits {
     tcp_timestamp: FindStamp,
     tcp_aligned_timestamp: FindStamp,
     tick_kind_us: unsafe extern "C" fn(u64, u64) -> u32,
+    hint_is_current: unsafe extern "C" fn(u64, u64) -> u32,
+    hint_sequence_after: unsafe extern "C" fn(u32) -> u32,
     arwa_hint_of: unsafe extern "C" fn(u32) -> u32,
     arwa_receive: unsafe extern "C" fn(*mut State, u64, u32, u32, u32, u32) -> u32,
     arwa_tick_us: unsafe extern "C" fn(*const State) -> u32,
@@ -43,6 +45,8 @@ impl RxUnits {
             tcp_timestamp: symbol(&library, "unit_tcp_timestamp"),
             tcp_aligned_timestamp: symbol(&library, "unit_tcp_aligned_timestamp"),
             tick_kind_us: symbol(&library, "unit_tick_kind_us"),
+            hint_is_current: symbol(&library, "unit_hint_is_current"),
+            hint_sequence_after: symbol(&library, "unit_hint_sequence_after"),
             arwa_hint_of: symbol(&library, "unit_arwa_hint_of"),
             arwa_receive: symbol(&library, "unit_arwa_receive"),
             arwa_tick_us: symbol(&library, "unit_arwa_tick_us"),
@@ -82,6 +86,20 @@ impl RxUnits {
     pub fn arwa_hint_of(&self, loss_bp: u32) -> u32 {
         // SAFETY: a pure function of its argument.
         unsafe { (self.arwa_hint_of)(loss_bp) }
+    }
+
+    /// Returns whether a hint is still to be sent, from nanoseconds.
+    #[must_use]
+    pub fn hint_is_current(&self, made_ns: u64, now_ns: u64) -> bool {
+        // SAFETY: a pure function of its arguments.
+        unsafe { (self.hint_is_current)(made_ns, now_ns) != 0 }
+    }
+
+    /// Returns the sequence of the hint after this one.
+    #[must_use]
+    pub fn hint_sequence_after(&self, sequence: u8) -> u32 {
+        // SAFETY: a pure function of its argument.
+        unsafe { (self.hint_sequence_after)(sequence.into()) }
     }
 
     /// Processes one arrival. If that made an estimate, returns its hint, or 0 if the estimate gave none.

@@ -26,6 +26,8 @@ on_model_and_algorithm! {
     a_loss_clears_what_was_gathered: Tunables::PAPER;
     a_timeout_clears_what_was_gathered: Tunables::PAPER;
     a_loss_sets_westwoods_threshold: Tunables::PAPER;
+    the_first_sample_spans_a_round: Tunables::PAPER;
+    a_timeout_within_a_recovery_is_like_any: Tunables::DEFAULT;
     a_new_path_is_measured_for_a_round: Tunables::DEFAULT;
     a_new_path_without_an_rtt_waits_for_one: Tunables::PAPER;
     a_new_path_in_recovery_leaves_the_window: Tunables::PAPER;
@@ -227,7 +229,7 @@ fn a_timeout_clears_what_was_gathered(c: &mut Connection) {
 
 fn a_loss_sets_westwoods_threshold(c: &mut Connection) {
     assert_eq!(c.ssthresh(), 75); // no bandwidth yet
-    c.ack(100_000, 100, Some(100_000)); // 1,000,000 bytes/s, 100 segments
+    c.end_round(100_000, 100, Some(100_000), 100_000); // 1,000,000 bytes/s, 100 segments
     // Tustin's filter: 9/11 * 1,000,000 + 2/11 * (2,000,000 + 1,000,000)/2 = 1,090,909.09
     c.ack(100_000, 200, Some(100_000));
     c.assert_field("bandwidth_q8", 12e6 / 11.0);
@@ -242,6 +244,36 @@ fn a_loss_sets_westwoods_threshold(c: &mut Connection) {
     assert_eq!(c.window(), (60, 109));
     (c.sock.snd_cwnd, c.sock.prior_cwnd) = (40, 60);
     assert_eq!(c.undo_cwnd(), 60);
+}
+
+/// 2 segments in 40 us would be 50,000,000 bytes/s, and BWE at once.
+fn the_first_sample_spans_a_round(c: &mut Connection) {
+    c.ack(40, 2, Some(100_000));
+    c.assert_field("bandwidth_q8", 0.0);
+    c.end_round(99_960, 98, Some(100_000), 100_000); // 100 segments in 100 ms
+    c.assert_field("bandwidth_q8", 1e6);
+}
+
+/// The kernel asks for no ssthresh and reports no timeout then, and has set W to 1 already.
+fn a_timeout_within_a_recovery_is_like_any(c: &mut Connection) {
+    assert_eq!(c.ssthresh(), 75); // no bandwidth yet
+    c.sock.snd_ssthresh = 75;
+    c.enter(RECOVERY);
+    c.sock.snd_cwnd = 1;
+    c.enter(LOSS);
+    assert_eq!(c.window(), (1, 75));
+    c.sock.snd_cwnd = 60;
+    c.enter(0);
+    c.end_round(100_000, 100, Some(100_000), 100_000); // 1,000,000 bytes/s, 100 segments
+    assert_eq!(c.ssthresh(), 60);
+    c.sock.snd_ssthresh = 60;
+    c.enter(RECOVERY);
+    c.sock.snd_cwnd = 1;
+    c.enter(LOSS);
+    assert_eq!(c.window(), (1, 100)); // eq 4 of that moment
+    c.enter(0);
+    c.end_round(1000, 1, Some(300_000), 300_000);
+    c.assert_field("base_us", 300_000.0); // and RTTmin is measured anew
 }
 
 /// Measures the path of generation 0, at 100 ms; then changes to another one, and ends the round after which this is seen
@@ -268,8 +300,9 @@ fn a_new_path_is_measured_for_a_round(c: &mut Connection) {
     on_a_new_path(c);
     // 80 segments in 40 ms, twice: 2,000,000 bytes/s
     c.ack(40_000, 80, Some(52_000));
-    c.assert_field("bandwidth_q8", 2e6);
+    c.assert_field("bandwidth_q8", 0.0); // the first sample spans the round
     c.end_round(40_000, 80, Some(50_000), 75_000);
+    c.assert_field("bandwidth_q8", 2e6);
     // eq 4: 2,000,000 * 50 ms / 1000 = 100. Eq 1: 100/50 * 100 * 0.8 = 160
     assert_eq!(c.window(), (160, 100));
     // the rate starts again with the new path's RTTs

@@ -175,6 +175,22 @@ fn without_a_pep_losses_belong_to_the_configured_domain() {
     assert_eq!((e.private("flags"), e.private("losses_d1"), e.private("losses_d2")), (DOMAIN_2 | REDUCING, 1, 1));
 }
 
+/// A flow that was plain CUBIC until this loss: its rounds ended unseen, and what is missing now counts.
+#[test]
+fn the_losses_that_begin_a_recovery_count() {
+    let algo = HostAlgo::load("mdcubic");
+    algo.set_tunable("without_pep", 1);
+    let mut e = Example::new(&algo);
+    e.view.snd_nxt = seq(40_000);
+    e.ack(30_000); // the first round ended at 20,000
+    (e.view.lost, e.view.lost_out) = (112, 12); // 100 of them long ago
+    assert_eq!(e.reduce(), 20);
+    e.enter(RECOVERY);
+    e.ack(30_000);
+    // by the tenth at the latest they are CUBIC's
+    assert_eq!(e.view.snd_ssthresh, 14);
+}
+
 #[test]
 fn rounds_begin_wherever_the_sequence_numbers_do() {
     let algo = HostAlgo::load("mdcubic");

@@ -465,3 +465,27 @@ fn windows_are_the_models() {
     }
     assert!(decided > 10_000 && at_floor > 100, "{decided} {at_floor}");
 }
+
+/// Its clock has 32 bits of a millisecond, of which no difference is negative: 26 days are not the future.
+#[test]
+fn a_hint_is_sent_for_a_fifth_of_a_second() {
+    const MS: u64 = 1_000_000;
+    const DAY: u64 = 86_400_000 * MS;
+    let units = RxUnits::load();
+    for made_ns in [0, 10 * DAY, 60 * DAY] {
+        for (age_ns, current) in
+            [(0, true), (180 * MS, true), (220 * MS, false), (DAY, false), (26 * DAY, false), (40 * DAY, false)]
+        {
+            assert_eq!(units.hint_is_current(made_ns, made_ns + age_ns), current, "{age_ns} ns");
+        }
+    }
+    assert!(units.hint_is_current(10 * DAY, 10 * DAY - 10 * MS), "a clock that is a tick behind");
+}
+
+#[test]
+fn a_hints_sequence_is_never_0() {
+    let units = RxUnits::load();
+    for (sequence, next) in [(0, 1), (1, 2), (254, 255), (255, 1)] {
+        assert_eq!(units.hint_sequence_after(sequence), next);
+    }
+}

@@ -19,7 +19,9 @@ on_model_and_algorithm! {
     tau_scales_the_filter: Tunables { tau_ms: 10, ..Tunables::PAPER };
     acks_at_the_same_time_count_as_one: Tunables::PAPER;
     a_loss_never_raises_the_window_and_its_end_sets_eq_4: Tunables::PAPER;
+    the_first_sample_spans_an_rtt: Tunables::PAPER;
     a_timeout_sets_eq_4_of_that_moment: Tunables::PAPER;
+    a_timeout_within_a_recovery_is_like_any: Tunables::DEFAULT;
     an_undo_forgets_eq_4: Tunables::PAPER;
     never_less_than_two_segments_and_reno_before_the_first_sample: Tunables::PAPER;
     growth_is_reno: Tunables::PAPER;
@@ -43,6 +45,19 @@ fn each_ack_is_a_sample(c: &mut Connection) {
     c.ack(50_000, 25, Some(80_000));
     c.assert_field("bandwidth_q8", 36.5e6 / 33.0);
     assert_eq!(c.ssthresh(), 88); // RTTmin is 80 ms now: 88.48
+}
+
+/// 2 segments in 40 us would be 50,000,000 bytes/s, and BWE at once.
+fn the_first_sample_spans_an_rtt(c: &mut Connection) {
+    c.ack(40, 2, Some(100_000));
+    c.assert_field("bandwidth_q8", 0.0);
+    c.ack(99_959, 97, Some(100_000));
+    c.assert_field("bandwidth_q8", 0.0);
+    c.ack(1, 1, Some(100_000)); // 100 segments in 100 ms
+    c.assert_field("bandwidth_q8", 1e6);
+    c.init();
+    c.ack(50_000, 50, None); // an ACK without an RTT may well have spanned one
+    c.assert_field("bandwidth_q8", 1e6);
 }
 
 fn silence_is_sampled_as_zeros(c: &mut Connection) {
@@ -81,7 +96,7 @@ fn a_long_silence_starts_again(c: &mut Connection) {
 }
 
 fn tau_scales_the_filter(c: &mut Connection) {
-    c.ack(2000, 2, Some(100_000)); // 1,000,000 bytes/s
+    c.ack(2000, 2, Some(2000)); // 1,000,000 bytes/s
     // 4 segments in 2 ms, 2,000,000: alpha = (20 - 2)/(20 + 2) = 9/11 with tau = 10 ms, as above
     c.ack(2000, 4, None);
     c.assert_field("bandwidth_q8", 12e6 / 11.0);
@@ -161,6 +176,28 @@ fn never_less_than_two_segments_and_reno_before_the_first_sample(c: &mut Connect
     assert_eq!(c.window(), (150, 2));
 }
 
+/// The kernel asks for no ssthresh and reports no timeout then, and has set W to 1 already.
+fn a_timeout_within_a_recovery_is_like_any(c: &mut Connection) {
+    assert_eq!(c.ssthresh(), 75); // no bandwidth yet
+    c.sock.snd_ssthresh = 75;
+    c.enter(RECOVERY);
+    c.sock.snd_cwnd = 1;
+    c.enter(LOSS);
+    assert_eq!(c.window(), (1, 75));
+    c.sock.snd_cwnd = 60;
+    c.enter(0);
+    c.ack(100_000, 100, Some(100_000)); // 1,000,000 bytes/s, 100 segments
+    assert_eq!(c.ssthresh(), 60);
+    c.sock.snd_ssthresh = 60;
+    c.enter(RECOVERY);
+    c.sock.snd_cwnd = 1;
+    c.enter(LOSS);
+    assert_eq!(c.window(), (1, 100)); // eq 4 of that moment
+    c.enter(0);
+    c.ack(1000, 1, Some(300_000));
+    c.assert_field("base_us", 300_000.0); // and RTTmin is measured anew
+}
+
 fn growth_is_reno(c: &mut Connection) {
     (c.sock.snd_cwnd, c.sock.snd_ssthresh) = (60, 100);
     c.grow(50); // 40 take W to ssthresh, 10 are left and count towards W = 101
@@ -175,7 +212,8 @@ fn growth_is_reno(c: &mut Connection) {
 fn arithmetic_does_not_overflow_at_400_gbit_per_s(c: &mut Connection) {
     (c.sock.mss, c.sock.snd_cwnd) = (9000, 80_000_000);
     // 56 segments of 9000 bytes every 10 us: 50,400,000,000 bytes/s
-    for _ in 0..1000 {
+    c.ack(10, 56, None);
+    for _ in 0..999 {
         c.ack(10, 56, Some(10_000_000));
         c.assert_field("bandwidth_q8", 50.4e9);
     }
@@ -192,7 +230,7 @@ fn a_takeover_starts_again(c: &mut Connection) {
     for field in ["bandwidth_q8", "base_us", "loss_ssthresh"] {
         c.assert_field(field, 0.0);
     }
-    c.ack(100_000, 300, Some(200_000)); // a first sample, since the takeover: 3,000,000 bytes/s
+    c.ack(200_000, 600, Some(200_000)); // a first sample, since the takeover: 3,000,000 bytes/s
     c.assert_field("bandwidth_q8", 3e6);
     c.assert_field("base_us", 200_000.0);
 }

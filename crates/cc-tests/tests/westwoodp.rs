@@ -99,6 +99,23 @@ fn a_timeout_sets_ssthresh_to_eq_4_and_leaves_w_to_the_kernel() {
     assert_eq!(flow.get(&view), view);
 }
 
+/// The kernel asks for no ssthresh and reports no timeout then, and has set W to 1 already.
+#[test]
+fn a_timeout_within_a_recovery_is_like_any() {
+    let algo = HostAlgo::load("westwoodp");
+    let (mut flow, mut view) = started(&algo);
+    ack(&mut flow, &mut view, 100_000, 100, Some(100_000)); // eq 4: 100 segments
+    assert_eq!(flow.ssthresh(), 100);
+    (view.snd_cwnd, view.snd_ssthresh, view.ca_state) = (1, 60, RECOVERY);
+    flow.set(&view);
+    flow.set_state(LOSS as u8);
+    view = flow.get(&view);
+    assert_eq!((view.snd_cwnd, view.snd_ssthresh), (1, 100));
+    view.ca_state = LOSS;
+    ack(&mut flow, &mut view, 1000, 1, Some(300_000));
+    assert_eq!(flow.private("base_us"), 300_000); // RTTmin is measured anew
+}
+
 #[test]
 fn an_undo_brings_the_window_back_and_forgets_eq_4() {
     let algo = HostAlgo::load("westwoodp");

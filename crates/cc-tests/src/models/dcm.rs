@@ -212,8 +212,9 @@ impl Model for Dcm {
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         // its age is checked once per round
         self.base.sample(sock, rtt_us, 0);
-        self.filter.ack(sock, self.tunables.tau_ms);
-        if !self.rates.round_over(sock) {
+        let over = self.rates.round_over(sock);
+        self.filter.ack(sock, self.tunables.tau_ms, over);
+        if !over {
             return;
         }
         self.base.sample(sock, rtt_us, self.tunables.base_window_us);
@@ -242,17 +243,16 @@ impl Model for Dcm {
         self.thresholds.undo(sock)
     }
 
-    fn set_state(&mut self, _: &mut View, state: u8) {
+    fn set_state(&mut self, sock: &mut View, state: u8) {
         if state == LOSS {
             self.growth.clear();
+            self.thresholds.enter_loss(self.filter.known(), &mut self.base, self.tunables.base_window_us, sock);
         }
     }
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.filter.cwnd_event(event, sock);
-        self.base.cwnd_event(event, sock, self.tunables.base_window_us);
-        self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
+        self.thresholds.cwnd_event(event, self.filter.known(), &mut self.base, self.tunables.base_window_us, sock);
     }
 
     fn set_radio(&mut self, _: Option<(u64, u32)>) {}

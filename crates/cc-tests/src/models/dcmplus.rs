@@ -334,17 +334,16 @@ impl Model for Dcmplus {
         self.thresholds.undo(sock)
     }
 
-    fn set_state(&mut self, _: &mut View, state: u8) {
+    fn set_state(&mut self, sock: &mut View, state: u8) {
         if state == LOSS {
             self.growth.clear();
+            self.thresholds.enter_loss(self.bandwidth(), &mut self.base, self.tunables.base_window_us, sock);
         }
     }
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
         self.tracking |= event == EVENT_LOSS;
-        let (bandwidth, base_us, view) = (self.bandwidth(), self.base.us, *sock);
-        self.base.cwnd_event(event, sock, self.tunables.base_window_us);
-        self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
+        self.thresholds.cwnd_event(event, self.bandwidth(), &mut self.base, self.tunables.base_window_us, sock);
     }
 
     fn set_radio(&mut self, _: Option<(u64, u32)>) {}

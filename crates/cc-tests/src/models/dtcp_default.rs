@@ -20,6 +20,7 @@ pub use super::dtcp::Tunables;
 use super::interval::Interval;
 use super::named::counters;
 use super::{Model, chosen, elapsed_us, reno};
+use base::Base;
 use hotcc_host_algo::ca_state::{CWR, LOSS};
 use hotcc_host_algo::{EVENT_TX_START, Flow, View};
 use state::{Choices, State, World};
@@ -143,9 +144,14 @@ impl Model for DtcpDefault {
     }
 
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        self.apply(sock, |s, _, sock, _| {
+        self.apply(sock, |s, world, sock, choices| {
             if event == EVENT_TX_START {
                 s.coverage.restarts += 1;
+                s.base.end_idle();
+                if choices.decide(s.base.is_expired(sock.now_us, world.tunables.base_window_s)) {
+                    s.coverage.base_idle += 1;
+                    s.base = Base::new(sock.now_us);
+                }
                 s.restart_epoch(sock);
                 s.weight.forecast = Interval::ZERO; // it was for the epoch that the silence ended early
             }

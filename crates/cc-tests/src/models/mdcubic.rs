@@ -359,8 +359,12 @@ impl Model for Mdcubic {
 
     fn ssthresh(&mut self, sock: &mut View) -> u32 {
         self.reconcile(sock);
-        if sock.snd_nxt.wrapping_sub(self.round_end).cast_signed() < 0 {
-            self.round_end = sock.snd_una; // not yet sent: it is of before the sequence numbers wrapped
+        let over = sock.snd_una.wrapping_sub(self.round_end).cast_signed() >= 0;
+        // an end that is not yet sent is of before the sequence numbers wrapped
+        if over || sock.snd_nxt.wrapping_sub(self.round_end).cast_signed() < 0 {
+            self.round_end = sock.snd_nxt;
+            self.events = 0;
+            self.lost_mark = sock.lost.wrapping_sub(sock.lost_out); // what is missing now is of the new round
         }
         self.before = Some((sock.snd_cwnd, sock.snd_ssthresh));
         self.before_ssthresh = sock.snd_ssthresh;

@@ -63,11 +63,9 @@ impl Base {
         window_us > 0 && unseen_us >= window_us.into()
     }
 
-    /// Makes RTTmin as old as if it had not been seen for the whole window, if the event is a timeout.
-    pub fn cwnd_event(&mut self, event: u32, sock: &View, window_us: u32) {
-        if event == EVENT_LOSS {
-            self.seen_us = sock.now_us.wrapping_sub(window_us.into());
-        }
+    /// Handles a timeout: RTTmin becomes as old as if it had not been seen for the whole window.
+    fn expire(&mut self, sock: &View, window_us: u32) {
+        self.seen_us = sock.now_us.wrapping_sub(window_us.into());
     }
 
     /// Compares RTTmin with the algorithm's.
@@ -104,6 +102,7 @@ counters! {
         losses: "losses",
         loss_ends: "ends of a loss that set ssthresh",
         timeouts: "timeouts that set ssthresh",
+        late_timeouts: "timeouts within a recovery",
         undos: "undone losses",
     }
 }
@@ -186,9 +185,15 @@ impl Thresholds {
         reno::undo_cwnd(sock)
     }
 
-    /// Applies an event. When the loss is repaired, slow start may go up to eq 4 (line 6). At a timeout, ssthresh is eq
-    /// 4 of that moment, `segments` (line 11); line 12, W = 1, is the kernel's own.
-    pub fn cwnd_event(&mut self, event: u32, segments: impl FnOnce(&mut Self) -> u32, sock: &mut View) {
+    /// Applies an event. When the loss is repaired, slow start may go up to eq 4 (line 6).
+    pub fn cwnd_event(
+        &mut self,
+        event: u32,
+        bandwidth: Option<f64>,
+        base: &mut Base,
+        base_window_us: u32,
+        sock: &mut View,
+    ) {
         match event {
             EVENT_COMPLETE_CWR => {
                 if let Some(segments) = self.remembered.take() {
@@ -196,13 +201,27 @@ impl Thresholds {
                     sock.snd_ssthresh = segments;
                 }
             }
-            EVENT_LOSS => {
-                self.counts.timeouts += 1;
-                self.remembered = None;
-                self.set = true;
-                sock.snd_ssthresh = segments(self);
-            }
+            EVENT_LOSS => self.time_out(bandwidth, base, base_window_us, sock),
             _ => {}
+        }
+    }
+
+    /// Applies a timeout: ssthresh is eq 4 of that moment (line 11); line 12, W = 1, is the kernel's own.
+    fn time_out(&mut self, bandwidth: Option<f64>, base: &mut Base, base_window_us: u32, sock: &mut View) {
+        self.counts.timeouts += 1;
+        self.set = true;
+        sock.snd_ssthresh = match self.remembered.take() {
+            Some(half) if bandwidth.is_none() || base.us.is_none() => half,
+            _ => self.eq4(bandwidth, base.us, sock),
+        };
+        base.expire(sock, base_window_us);
+    }
+
+    /// Enters the loss state. A timeout within a recovery is reported only here, when W is 1 already.
+    pub fn enter_loss(&mut self, bandwidth: Option<f64>, base: &mut Base, base_window_us: u32, sock: &mut View) {
+        if self.remembered.is_some() {
+            self.counts.late_timeouts += 1;
+            self.time_out(bandwidth, base, base_window_us, sock);
         }
     }
 

@@ -4,6 +4,7 @@ use super::named::tunables;
 use super::westwood::{Base, RenoCounts, Thresholds, Tustin, eq4_range, reno_growth};
 use super::{Model, chosen, show};
 use crate::examples::Alone;
+use hotcc_host_algo::ca_state::LOSS;
 use hotcc_host_algo::{Flow, View};
 
 tunables! {
@@ -60,7 +61,8 @@ impl Model for WestwoodBpf {
     /// Applies Algorithm 1 line 2.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base.sample(sock, rtt_us, self.tunables.base_window_us);
-        self.filter.ack(sock, self.tunables.tau_ms);
+        let spans_rtt = rtt_us.is_none_or(|rtt_us| self.filter.elapsed_us(sock) >= rtt_us.into());
+        self.filter.ack(sock, self.tunables.tau_ms, spans_rtt);
     }
 
     /// Applies line 3.
@@ -78,14 +80,16 @@ impl Model for WestwoodBpf {
         self.thresholds.undo(sock)
     }
 
-    fn set_state(&mut self, _: &mut View, _: u8) {}
+    fn set_state(&mut self, sock: &mut View, state: u8) {
+        if state == LOSS {
+            self.thresholds.enter_loss(self.filter.known(), &mut self.base, self.tunables.base_window_us, sock);
+        }
+    }
 
     /// Applies lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
         self.filter.cwnd_event(event, sock);
-        self.base.cwnd_event(event, sock, self.tunables.base_window_us);
-        self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
+        self.thresholds.cwnd_event(event, self.filter.known(), &mut self.base, self.tunables.base_window_us, sock);
     }
 
     fn set_radio(&mut self, _: Option<(u64, u32)>) {}

@@ -2,6 +2,7 @@
 
 use super::westwood::{Base, Cascade, LimitedCounts, RenoCounts, Sampler, Thresholds, eq4_range, reno_growth, take};
 use super::{Model, reno, show};
+use hotcc_host_algo::ca_state::LOSS;
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, Flow, View};
 
 /// The model of one connection.
@@ -89,16 +90,18 @@ impl Model for Westwoodp {
         self.thresholds.undo(sock)
     }
 
-    fn set_state(&mut self, _: &mut View, _: u8) {}
+    fn set_state(&mut self, sock: &mut View, state: u8) {
+        if state == LOSS {
+            self.thresholds.enter_loss(self.filter.known(), &mut self.base, self.base_window_us, sock);
+        }
+    }
 
     /// Applies lines 6 and 11.
     fn cwnd_event(&mut self, sock: &mut View, event: u32) {
-        let (bandwidth, base_us, view) = (self.filter.known(), self.base.us, *sock);
-        self.base.cwnd_event(event, sock, self.base_window_us);
         if event == EVENT_COMPLETE_CWR && !self.eq4_at_once {
-            self.thresholds.renew(bandwidth, base_us, sock);
+            self.thresholds.renew(self.filter.known(), self.base.us, sock);
         }
-        self.thresholds.cwnd_event(event, |t| t.eq4(bandwidth, base_us, &view), sock);
+        self.thresholds.cwnd_event(event, self.filter.known(), &mut self.base, self.base_window_us, sock);
     }
 
     fn set_radio(&mut self, _: Option<(u64, u32)>) {}

@@ -314,6 +314,21 @@ fn slow_start_does_not_undo_a_fall() {
     assert_eq!(flow.get(&view).snd_cwnd, 80);
 }
 
+/// An RTT from before a silence confirms nothing at its end; after 10 s without one, the least RTT is measured again.
+#[test]
+fn a_silence_does_not_confirm_the_least_rtt() {
+    let algo = HostAlgo::load("dtcp");
+    let (mut flow, mut view) = taken_over(&algo, room());
+    epoch_with_rtt(&mut flow, &mut view, 500, 100_000);
+    flow.pkts_acked(1, Some(100_000)); // of an epoch that the silence ends
+    for (silence_us, base_us) in [(9_000_000, 100_000), (2_000_000, 0)] {
+        view.now_us += silence_us;
+        flow.set(&view);
+        flow.cwnd_event(EVENT_TX_START);
+        assert_eq!(flow.private("base.us"), base_us);
+    }
+}
+
 /// The forecast was for the epoch that followed, which shows nothing.
 #[test]
 fn a_forecast_is_not_judged_by_a_later_epoch() {

@@ -4,6 +4,7 @@ use super::connection::Connection;
 use hotcc_cc_tests::models::fbtcp::Tunables;
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, INFINITE_SSTHRESH};
 
+const OPEN: u8 = 0;
 const DISORDER: u8 = 1;
 const CWR: u8 = 2;
 const RECOVERY: u8 = 3;
@@ -484,6 +485,44 @@ pub fn the_default_profile_gives_up_what_a_round_lost_over_2_percent<'a>(make: i
     c.view.snd_cwnd = 249;
     c.event(EVENT_COMPLETE_CWR);
     assert_eq!(c.window(), (249, 186)); // ssthresh was 2
+}
+
+/// A timeout marks all that is in flight as lost, whatever arrived of it; and what an undo proves was not lost.
+pub fn a_timeouts_marks_and_spurious_losses_are_no_losses<'a>(make: impl Make<'a>) {
+    let full = || {
+        let mut c = make(Tunables::DEFAULT, 1000);
+        bound(&mut c, 4000);
+        c.round(BASE);
+        c
+    };
+    let mut c = full();
+    c.view.lost += 1000;
+    assert_eq!(c.ssthresh(), 1000);
+    c.event(EVENT_LOSS);
+    c.view.snd_cwnd = 1;
+    c.enter(LOSS);
+    c.view.snd_cwnd = 800; // slow start is over
+    c.enter(OPEN);
+    assert_eq!((c.round(BASE), c.view.snd_cwnd), (1, 800));
+    let mut c = full();
+    assert_eq!(c.ssthresh(), 1000);
+    (c.view.prior_cwnd, c.view.snd_ssthresh) = (1000, 1000);
+    c.enter(RECOVERY);
+    c.view.lost += 300;
+    assert_eq!(c.undo_cwnd(), 1000);
+    c.enter(OPEN);
+    assert_eq!((c.round(BASE), c.view.snd_cwnd), (1, 1000));
+}
+
+pub fn a_drain_that_idling_ends_costs_no_window<'a>(make: impl Make<'a>) {
+    let mut c = make(Tunables::DEFAULT, 1000);
+    bound(&mut c, 40_000);
+    c.round(BASE);
+    c.deliver(10_000_000, 1, 80_000);
+    c.round(80_000);
+    assert_eq!(c.window(), (468, 351)); // 3/4 of the target of 625
+    c.event(EVENT_TX_START);
+    assert_eq!(c.window(), (468, 750)); // slow start finds 3/4 of the old W, as after a timeout
 }
 
 pub fn idle_time_is_in_no_sample<'a>(make: impl Make<'a>) {

@@ -49,6 +49,11 @@ impl Base {
         }
     }
 
+    /// Drops the epoch's least RTT, which is from before an idle period.
+    pub fn end_idle(&mut self) {
+        self.least_us = None;
+    }
+
     pub fn least_us(&self) -> Option<u32> {
         self.least_us
     }

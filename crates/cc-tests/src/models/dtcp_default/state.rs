@@ -50,6 +50,7 @@ counters! {
         n_at_one: "N at one",
         n_at_limit: "N at its limit",
         losing: "epochs that lost much",
+        base_idle: "least RTTs restarted after idling",
         base_changes: "least RTTs restarted by a change of the path",
         base_probes: "least RTTs looked for",
         css_entered: "slow starts that saw a longer RTT",

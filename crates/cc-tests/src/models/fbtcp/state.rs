@@ -132,7 +132,7 @@ impl State {
     }
 
     /// Handles `init`: resets the state and keeps W.
-    pub(super) fn start(&mut self, sock: &View) {
+    pub(super) fn start(&mut self, sock: &mut View) {
         let (coverage, ties) = (std::mem::take(&mut self.coverage), self.rows_decided_by_resolution);
         *self = Self { coverage, rows_decided_by_resolution: ties, ..Self::default() };
         self.coverage.add(if sock.data_segs_out == 0 { "fresh starts" } else { "takeovers" });
@@ -144,9 +144,9 @@ impl State {
         self.restart(sock);
     }
 
-    /// Abandons a drain, and restarts the interval, the round and the span of losses.
-    pub(super) fn restart(&mut self, sock: &View) {
-        self.abandon_drain(sock);
+    /// Cuts a drain short, and restarts the interval, the round and the span of losses.
+    pub(super) fn restart(&mut self, sock: &mut View) {
+        self.cut_drain_short(sock);
         self.start_interval(sock);
         self.start_round(sock);
         self.start_span(sock);

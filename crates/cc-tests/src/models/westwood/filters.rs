@@ -36,6 +36,7 @@ counters! {
         empty: "samples under a byte per second",
         fast: "samples over 100 Gbit/s",
         held: "ACKs at the time of the one before",
+        short: "ACKs too soon for a first sample",
         virtual_samples: "virtual samples",
         abandoned: "filters started again after a long silence",
         resumed: "silences of the application",
@@ -81,11 +82,20 @@ impl Tustin {
         }
     }
 
-    /// Processes an ACK: takes a sample over the time since the ACK before.
-    pub fn ack(&mut self, sock: &View, tau_ms: u32) {
+    /// Returns the time since the last sample, microseconds.
+    pub fn elapsed_us(&self, sock: &View) -> u64 {
+        elapsed_us(self.last_us, sock.now_us)
+    }
+
+    /// Processes an ACK: takes a sample over the time since the ACK before; the first one only if it `spans_rtt`.
+    pub fn ack(&mut self, sock: &View, tau_ms: u32, spans_rtt: bool) {
         let elapsed = elapsed_us(self.last_us, sock.now_us);
         if elapsed == 0 {
             self.counts.held += 1; // its segments count with the next ACK
+            return;
+        }
+        if !self.has_sample && !spans_rtt {
+            self.counts.short += 1;
             return;
         }
         let segments = sock.delivered.wrapping_sub(self.last_delivered);

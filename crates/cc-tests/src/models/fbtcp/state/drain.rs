@@ -67,6 +67,12 @@ impl State {
         if let Some(restore) = self.restore {
             self.time_out(sock, restore.window);
         }
+        self.cut_drain_short(sock);
+        self.start_span(sock); // all that was in flight is marked as lost
+    }
+
+    /// Ends a running drain; slow start then finds W, up to 3/4 of that from before it.
+    pub(super) fn cut_drain_short(&mut self, sock: &mut View) {
         if let Some(window) = self.abandon_drain(sock) {
             sock.snd_ssthresh = three_quarters(window).max(MIN_WINDOW);
         }

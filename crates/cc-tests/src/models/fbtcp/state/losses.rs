@@ -45,8 +45,10 @@ impl State {
         self.no_rule();
     }
 
+    /// Undoes a reduction for a loss that proved spurious; the loss cap does not count it.
     pub(in crate::models::fbtcp) fn undo(&mut self, sock: &View) -> u32 {
         self.coverage.add("undos");
+        self.start_span(sock);
         self.restore = None;
         reno::undo_cwnd(sock)
     }
