@@ -241,6 +241,29 @@ fn counters_never_fall_while_versions_come_and_go() {
     wait_for("all flows to be counted", || (value(&scrape(address), SERIES) == Some(f64::from(ROUNDS))).then_some(()));
 }
 
+/// Between the kernel's switch and the end of the command, the version that serves has no time yet.
+#[test]
+fn a_swap_that_was_killed_has_no_time_until_the_next_command() {
+    let test = "a_swap_that_was_killed_has_no_time_until_the_next_command";
+    let Some(_test) = kernel_test(test, &["dtcp_half"]) else { return };
+    ok(&["load", "dtcp", "--as", "dtcp_half"]);
+    let (_process, address) = exporter(&[]);
+    let shown = || {
+        let page = scrape(address);
+        ["loaded", "serving_since_seconds", "swaps"]
+            .map(|what| value(&page, &format!("hotcc_algorithm_{what}{{cc=\"dtcp_half\"}}")))
+    };
+    let [_, loaded_s, swaps] = shown();
+    assert_eq!(swaps, Some(0.0));
+    let mut swap = Command::new(hotcc_path());
+    swap.args(["swap", "dtcp_half", "westwoodp"]).env("HOTCC_KILL_AT", "switched").stdout(Stdio::null());
+    assert!(!swap.status().unwrap().success());
+    assert_eq!(shown(), [Some(1.0), None, None]);
+    ok(&["set", "dtcp_half", "min_sample_us=50000"]);
+    let [_, swapped_s, swaps] = shown();
+    assert!(swapped_s > loaded_s && swaps == Some(1.0), "{swapped_s:?} {swaps:?}");
+}
+
 /// Slot of the first link, which has a reading. The second link has no reading.
 const SLOT: u32 = 65_000;
 

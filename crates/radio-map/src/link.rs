@@ -144,6 +144,21 @@ impl Snapshot {
         self.judge(self.latest_age_ms(now_ms))
     }
 
+    /// Returns the age at `now_ms` of the latest reading that algorithms read, the SINR or a measured capacity. A
+    /// capacity that was computed from the SINR tells them nothing.
+    #[must_use]
+    pub fn used_age_ms(&self, now_ms: u32) -> Option<u32> {
+        let measured = self.capacity.filter(|c| !c.is_derived);
+        let ages = [self.age_ms(now_ms), measured.map(|c| c.age_ms(now_ms))];
+        ages.into_iter().flatten().min()
+    }
+
+    /// Returns how algorithms judge the latest reading that they read, at `now_ms`.
+    #[must_use]
+    pub fn used_freshness(&self, now_ms: u32) -> Freshness {
+        self.judge(self.used_age_ms(now_ms))
+    }
+
     fn judge(&self, age_ms: Option<u32>) -> Freshness {
         match age_ms {
             None => Freshness::Never,
@@ -238,6 +253,24 @@ mod tests {
         assert_eq!(latest(now_ms + 71), (Some(101), Freshness::Stale));
         line.capacity.store(0, Relaxed);
         assert_eq!(latest(now_ms), (None, Freshness::Never));
+    }
+
+    #[test]
+    fn algorithms_use_the_sinr_or_a_measured_capacity() {
+        let used = |sinr_age_ms, capacity: Option<(bool, u32)>| {
+            let line = slot(0, sinr_age_ms, 100);
+            let now_ms = PackedSinr::unpack(line.sinr.load(Relaxed)).unwrap().time_ms.wrapping_add(sinr_age_ms);
+            if let Some((is_derived, age_ms)) = capacity {
+                let capacity = Capacity::new(5e7, is_derived, now_ms.wrapping_sub(age_ms));
+                line.capacity.store(capacity.map_or(0, Capacity::pack), Relaxed);
+            }
+            let link = Snapshot::of(&line);
+            (link.used_age_ms(now_ms), link.used_freshness(now_ms))
+        };
+        assert_eq!(used(80, None), (Some(80), Freshness::Fresh));
+        assert_eq!(used(800, Some((false, 30))), (Some(30), Freshness::Fresh));
+        assert_eq!(used(800, Some((true, 30))), (Some(800), Freshness::Stale), "computed from the SINR");
+        assert_eq!(used(80, Some((false, 300))), (Some(80), Freshness::Fresh));
     }
 
     #[test]

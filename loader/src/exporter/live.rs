@@ -57,7 +57,7 @@ struct First<T> {
     first: Vec<T>,
 }
 
-/// A congestion control. What only hotcc records is `None` for those that it did not load.
+/// A congestion control. What only hotcc records is `None` for those that it did not load, or if it is not known.
 #[derive(Default, Serialize)]
 struct Algorithm {
     name: String,
@@ -181,8 +181,8 @@ fn by_name(connections: &[Connection]) -> Result<Vec<Algorithm>> {
             name: ours.name.clone(),
             object: Some(ours.object),
             profile: Some(ours.profile),
-            since_unix_s: Some(ours.since_unix_ns / 1_000_000_000),
-            swaps: Some(ours.swaps),
+            since_unix_s: ours.since_unix_ns.map(|ns| ns / 1_000_000_000),
+            swaps: ours.swaps,
             ..Algorithm::default()
         };
         found.insert(ours.name, algorithm);

@@ -21,7 +21,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -44,10 +44,10 @@ pub struct Algorithm {
     pub object: String,
     /// Profile it started from.
     pub profile: String,
-    /// Time at which it began to serve, nanoseconds since 1970.
-    pub since_unix_ns: u64,
-    /// Swaps and rollbacks of the name so far.
-    pub swaps: u64,
+    /// Time at which it began to serve, nanoseconds since 1970; `None` while the switch to it is not finished.
+    pub since_unix_ns: Option<u64>,
+    /// Swaps and rollbacks of the name so far; `None` likewise.
+    pub swaps: Option<u64>,
 }
 
 /// Open sockets with one `cc` label.
@@ -306,12 +306,12 @@ impl Page<'_> {
         self.gauges(
             "hotcc_algorithm_serving_since_seconds",
             "Start time of the serving version, Unix time",
-            by_cc().map(|(l, a)| (l, a.since_unix_ns as f64 / 1e9)),
+            by_cc().filter_map(|(l, a)| Some((l, a.since_unix_ns? as f64 / 1e9))),
         )?;
         self.gauges(
             "hotcc_algorithm_swaps",
             "Swaps and rollbacks of the name since it was loaded",
-            by_cc().map(|(l, a)| (l, a.swaps)),
+            by_cc().filter_map(|(l, a)| Some((l, a.swaps?))),
         )
     }
 
@@ -427,12 +427,18 @@ impl Page<'_> {
     }
 
     fn policy(&mut self, shown: &Shown) -> fmt::Result {
-        let samples = shown.rules.iter().flat_map(|rule| {
+        let rules = distinct(&shown.rules, |rule| rule.id.as_str());
+        // only this one names the place, because a rule that comes or goes changes the places of those after it
+        let places = rules.iter().copied().map(|rule| {
+            let mut labels = labels([("id", &rule.id), ("cc", &rule.congestion_control)]);
+            labels.push(("rule", Cow::Owned(rule.rule.to_string())));
+            labels
+        });
+        self.info("hotcc_policy_rule", "Place of a policy rule in the order, from 1", places)?;
+        let samples = rules.iter().copied().flat_map(|rule| {
             let counts = rule.counts;
             let of_rule = move |(outcome, n)| {
-                let number = Cow::Owned(rule.rule.to_string());
-                let cc = Cow::Borrowed(rule.congestion_control.as_str());
-                (vec![("rule", number), ("cc", cc), ("outcome", Cow::Borrowed(outcome))], n)
+                (labels([("id", &rule.id), ("cc", &rule.congestion_control), ("outcome", outcome)]), n)
             };
             [
                 ("connection", counts.connections),
@@ -447,9 +453,8 @@ impl Page<'_> {
     }
 
     fn rules(&mut self, stats: &Stats) -> fmt::Result {
-        let labels = |rule: &RuleStats| {
-            vec![("rule", Cow::Owned(rule.rule.to_string())), ("cc", Cow::Owned(rule.congestion_control.clone()))]
-        };
+        let rules = distinct(&stats.rules, |rule| rule.id.as_str());
+        let rules = || rules.iter().map(|rule| (labels([("id", &rule.id), ("cc", &rule.congestion_control)]), *rule));
         type Count = fn(&RuleStats) -> u64;
         let counters: [(&str, &str, Count); 5] = [
             ("hotcc_policy_ended_connections", "Connections of a policy rule that ended", |r| r.connections),
@@ -459,7 +464,7 @@ impl Page<'_> {
             ("hotcc_policy_timeouts", "Retransmission timeouts in these connections", |r| r.timeouts),
         ];
         for (name, help, count) in counters {
-            self.counters(name, help, stats.rules.iter().map(|rule| (labels(rule), count(rule))))?;
+            self.counters(name, help, rules().map(|(labels, rule)| (labels, count(rule))))?;
         }
         let histograms: [(&str, &str, Scale); 5] = [
             ("hotcc_policy_final_srtt_seconds", "Smoothed RTT of a rule's connections, at their end", RTT),
@@ -469,11 +474,17 @@ impl Page<'_> {
             ("hotcc_policy_duration_seconds", "Duration of a rule's connections", DURATION),
         ];
         for (place, ((name, help, scale), unit)) in histograms.iter().zip(UNITS).enumerate() {
-            let samples = stats.rules.iter().map(|rule| (labels(rule), rule.histograms[place]));
+            let samples = rules().map(|(labels, rule)| (labels, rule.histograms[place]));
             self.histograms(name, help, (scale, unit), samples)?;
         }
         Ok(())
     }
+}
+
+/// Returns the rules without those that are equal to an earlier one: they never apply, and would repeat its series.
+fn distinct<R>(rules: &[R], id: fn(&R) -> &str) -> Vec<&R> {
+    let mut seen = HashSet::new();
+    rules.iter().filter(|&rule| seen.insert(id(rule))).collect()
 }
 
 /// Returns a distribution over the sockets that are open now. It is cumulative, like a histogram's, but its values may

@@ -99,9 +99,7 @@ fn links(max_shown: usize) -> Result<Links> {
 
 fn link(link: &hotcc_radio_map::Link) -> Link {
     let s = &link.snapshot;
-    let measured = s.capacity.is_some_and(|c| !c.is_derived);
-    let is_capacity_used = measured && s.capacity_freshness(s.taken_ms) == Freshness::Fresh;
-    let is_used = s.freshness(s.taken_ms) == Freshness::Fresh || is_capacity_used;
+    let is_used = s.used_freshness(s.taken_ms) == Freshness::Fresh;
     Link {
         key: link.key,
         sinr_db: s.sinr_db(),
@@ -120,13 +118,15 @@ pub(super) fn algorithms() -> Result<Vec<Algorithm>> {
     for algo in Algo::all()? {
         let Some(current) = algo.current()? else { continue };
         let meta = current.meta()?;
+        // until the switch is finished, the time and the count of the version are not those of now
+        let finished = (meta.committed != 0).then_some(&meta);
         found.push(Algorithm {
             name: algo.name,
             map_id: current.map_id,
             object: text(&meta.object),
             profile: text(&meta.profile),
-            since_unix_ns: meta.since_unix_ns,
-            swaps: meta.swaps,
+            since_unix_ns: finished.map(|m| m.since_unix_ns),
+            swaps: finished.map(|m| m.swaps),
         });
     }
     Ok(found)

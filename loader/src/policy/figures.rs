@@ -60,6 +60,8 @@ impl Percentiles {
 pub struct RuleStats {
     /// Place of the rule in the order, from 1.
     pub rule: usize,
+    /// What identifies the rule in every place, as in [`ShownRule`](super::ShownRule).
+    pub id: String,
     /// The keys of its table in the file.
     pub keys: toml::Table,
     /// The congestion control that it chooses.
@@ -118,17 +120,25 @@ fn of_rule(map: &MapHandle, place: usize, rule: &RuleEntry, text_of: &TextEntry)
     let bytes = map.lookup(&rule.id.to_ne_bytes(), MapFlags::empty()).tried(cannot_read)?;
     let entry = bytes.as_deref().map_or_else(|| Ok(FiguresEntry::zeroed()), bytemuck::try_pod_read_unaligned);
     let other_version = |_| Error::failed("the policy's figures are of another version of hotcc; run: hotcc apply");
-    Ok(RuleStats::new(place, text_of.keys()?, text(&rule.cc_name), &entry.map_err(other_version)?))
+    let (id, congestion_control) = (rule.id_text(), text(&rule.cc_name));
+    Ok(RuleStats::new(place, id, text_of.keys()?, congestion_control, &entry.map_err(other_version)?))
 }
 
 impl RuleStats {
     /// Returns the figures of the rule at this place in the order.
-    pub(crate) fn new(rule: usize, keys: toml::Table, congestion_control: String, entry: &FiguresEntry) -> Self {
+    pub(crate) fn new(
+        rule: usize,
+        id: String,
+        keys: toml::Table,
+        congestion_control: String,
+        entry: &FiguresEntry,
+    ) -> Self {
         let [rtt_us, min_rtt_us, goodput_kbps, delivery_kbps, duration_ms, retransmits_ppm] =
             std::array::from_fn(|kind| Percentiles::of(&entry.figures[kind], UNITS[kind]));
         let FiguresEntry { connections, acked_bytes, segments, retransmits, timeouts, .. } = *entry;
         Self {
             rule,
+            id,
             keys,
             congestion_control,
             connections,

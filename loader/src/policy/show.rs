@@ -13,6 +13,9 @@ use serde::Serialize;
 pub struct ShownRule {
     /// Number of the rule, from 1.
     pub rule: usize,
+    /// What identifies the rule in every place: a hash of its text, its sets of prefixes and its congestion control.
+    /// The two rules of each canary have ids of their own.
+    pub id: String,
     /// The keys of its table in the file.
     pub keys: toml::Table,
     /// The congestion control that it chooses; if the rule has tunables, its own registration.
@@ -62,6 +65,7 @@ fn shown_rule(
     let congestion_control = text(&entry.cc_name);
     Ok(ShownRule {
         rule,
+        id: entry.id_text(),
         keys: text_of.keys()?,
         loaded: available.contains(&congestion_control),
         congestion_control,
@@ -70,6 +74,13 @@ fn shown_rule(
         local_prefixes: text_of.local_prefixes,
         counts,
     })
+}
+
+impl RuleEntry {
+    /// Returns the id as text, because programs that read JSON may round large numbers.
+    pub(super) fn id_text(&self) -> String {
+        format!("{:016x}", self.id)
+    }
 }
 
 impl TextEntry {

@@ -21,8 +21,12 @@ impl Fed {
     }
 
     pub fn publish(&self, sinr_db: f64, average_db: f64, age_ms: u32) {
-        let reading = Reading { sinr_db: Some(sinr_db), average_db: Some(average_db), ..Reading::default() };
-        self.writer.publish(&reading, clock::monotonic_ms32().wrapping_sub(age_ms)).unwrap();
+        let (sinr_db, average_db) = (Some(sinr_db), Some(average_db));
+        self.publish_reading(&Reading { sinr_db, average_db, ..Reading::default() }, age_ms);
+    }
+
+    pub fn publish_reading(&self, reading: &Reading, age_ms: u32) {
+        self.writer.publish(reading, clock::monotonic_ms32().wrapping_sub(age_ms)).unwrap();
     }
 }
 

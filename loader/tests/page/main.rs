@@ -15,7 +15,7 @@ use exported::{Process, exporter, listening_on};
 use fed::Fed;
 use hotcc_abi::pep::PepFlow;
 use hotcc_abi::{clock, pins};
-use hotcc_radio_map::RadioSlots;
+use hotcc_radio_map::{RadioSlots, Reading};
 use hotcc_testbed::browser::chromium;
 use hotcc_testbed::http::get;
 use hotcc_testbed::kernel::skipped;
@@ -147,6 +147,45 @@ fn a_sample_has_the_connections_their_links_and_their_rules() {
     assert_eq!((&rules[0]["connections"], &rules[0]["ended"]["connections"]), (&1.into(), &0.into()), "{}", rules[0]);
 }
 
+/// A stale SINR is not shown beside a fresh capacity, nor the other way round; a derived capacity is not fresh alone.
+#[test]
+fn a_value_of_a_link_is_null_once_it_is_stale() {
+    const OLD_MS: u32 = 20_000;
+    let Some(_test) = kernel_test("a_value_of_a_link_is_null_once_it_is_stale", &[]) else { return };
+    let link = Fed::new("10.249.9.0/24", 10_000);
+    let (_process, address) = exporter(&[]);
+    let sinr = |age_ms| link.publish(7.0, 5.0, age_ms);
+    let capacity = |is_capacity_derived, age_ms| {
+        let reading = Reading { capacity_bps: Some(20e6), is_capacity_derived, ..Reading::default() };
+        link.publish_reading(&reading, age_ms);
+    };
+    let shown = || {
+        let now_ms = clock::monotonic_ns() / 1_000_000;
+        loop {
+            let sample = live(address);
+            if sample["time_ms"].as_u64().unwrap() > now_ms {
+                let links = sample["links"]["first"].as_array().unwrap().iter();
+                break links.cloned().find(|link| link["peers"] == "10.249.9.0/24").unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let values = |link: &Value| ["sinr_db", "average_db", "capacity_bps"].map(|key| link[key].as_f64());
+    let is_old = |link: &Value| link["age_ms"].as_u64().unwrap() >= OLD_MS.into();
+
+    sinr(OLD_MS);
+    capacity(false, 0);
+    let link = shown();
+    assert_eq!((&link["state"], values(&link), is_old(&link)), (&"fresh".into(), [None, None, Some(20e6)], false));
+    capacity(true, 0);
+    let link = shown();
+    assert_eq!((&link["state"], values(&link), is_old(&link)), (&"stale".into(), [None, None, Some(20e6)], true));
+    sinr(0);
+    capacity(false, OLD_MS);
+    let link = shown();
+    assert_eq!((&link["state"], values(&link), is_old(&link)), (&"fresh".into(), [Some(7.0), Some(5.0), None], false));
+}
+
 /// Returns the texts of a column of the connections' table.
 fn column(browser: &mut Browser, place: usize) -> Vec<String> {
     let script = format!("[...document.querySelectorAll('#flows tr')].map(r => r.cells[{place}].textContent)");
@@ -250,6 +289,69 @@ fn the_page_shows_the_health_of_canary_feeder_and_pep() {
     ended.wait().unwrap();
     slots.slot(slot.try_into().unwrap()).unwrap().owner_pid.store(ended.id(), Relaxed); // as if that had been killed
     b.wait(&format!("{feeders}.includes('trace, gone')"));
+    assert_eq!(b.complaints(), Vec::<Value>::new());
+}
+
+/// Makes samples with one connection and one link, which the page takes.
+const MADE_UP: &str = "(() => {
+    [model.sample, model.flows, model.links, view.flow] = [null, new Map(), new Map(), 'here a:1 b:2'];
+    const connection = (acked_bytes) => ({
+        netns: 'here', local: 'a:1', peer: 'b:2', cc: 'c', version: 'kernel', ca_state: 'open', acked_bytes,
+        retransmits: 0, cwnd: 1, ssthresh: null, srtt_us: null, min_rtt_us: null, sinr_db: null, slot: 7, pep: null,
+    });
+    const link = (updates) => ({ slot: 7, peers: 'p', state: 'fresh', sinr_db: null, updates });
+    const listed = (total, first) => ({ total, first });
+    window.sample = (s, acked, updates, total = 1) => take({
+        time_ms: 1000 * s,
+        period_ms: 1000,
+        connections: acked === undefined ? null : listed(total, acked === null ? [] : [connection(acked)]),
+        links: updates === undefined ? null : listed(1, [link(updates)]),
+        errors: {},
+    }, view.flow);
+    window.rates = () => {
+        const [flow, link] = [model.flows.get(view.flow), model.links.get(7)];
+        return [flow.goodput_bps, link.goodput_bps, link.readings_per_s];
+    };
+    window.state = () => {
+        drawDetails();
+        return document.querySelector('#details-state').textContent.split(' · ')[0];
+    };
+})()";
+
+/// What a sample lacks is not made up: a rate is over the time since the part was read before, and a connection is not
+/// closed because a thousand others are faster.
+#[test]
+fn parts_and_connections_that_a_sample_lacks() {
+    let name = "parts_and_connections_that_a_sample_lacks";
+    let Some(program) = chromium() else {
+        skipped(name, "no chromium");
+        return;
+    };
+    let Some(_test) = kernel_test(name, &[]) else { return };
+    let (_process, address) = exporter(&[]);
+    let mut browser = Browser::open(program, &format!("http://{address}/"));
+    let b = &mut browser;
+    b.wait(&format!("document.readyState === 'complete' && {LIVE}"));
+    b.press("p");
+    b.wait("!asking");
+    b.eval(MADE_UP);
+    let rates = |b: &mut Browser, sample: &str| b.eval(&format!("sample({sample}); rates()")).to_string();
+    let state = |b: &mut Browser, sample: &str| b.eval(&format!("sample({sample}); state()"));
+
+    assert_eq!(rates(b, "1, 0, 0"), "[null,null,null]");
+    assert_eq!(rates(b, "2, 1000, 10"), "[8000,8000,10]");
+    b.eval("sample(3)"); // neither could be read
+    assert_eq!(rates(b, "4, 3000, 30"), "[8000,8000,10]");
+    assert_eq!(rates(b, "5, undefined, 40"), "[8000,null,10]", "a link's goodput is that of connections of the sample");
+
+    assert_eq!(state(b, "6, 4000, 50"), "open");
+    assert_eq!(state(b, "7, null, 60, 1001"), "not among the fastest");
+    assert_eq!(state(b, "9, 7000, 80, 1001"), "open", "it is again");
+    assert_eq!(rates(b, "10, 8000, 90"), "[8000,8000,10]");
+    assert_eq!(b.eval("model.flows.get(view.flow).points.length"), 6);
+    assert_eq!(state(b, "11, null, 100, 0"), "closed");
+    assert_eq!(state(b, "12, null, 110, 1001"), "closed", "it stays closed");
+    assert_eq!(rates(b, "13, 9000, 120"), "[null,null,10]", "another one");
     assert_eq!(b.complaints(), Vec::<Value>::new());
 }
 

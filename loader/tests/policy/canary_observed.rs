@@ -44,12 +44,20 @@ fn the_exporter_shows_a_canary() {
             .map(|cohort| value(page, &format!("hotcc_canary_ended_connections_total{{cohort=\"{cohort}\"}}")))
             .map(Option::unwrap)
     };
-    assert!(!is(&scrape(address), "running"));
+    let id = json(&["policy", "show", "--json"])["rules"][0]["id"].as_str().unwrap().to_owned();
+    let place = |page: &str, place: usize| {
+        value(page, &format!("hotcc_policy_rule_info{{id=\"{id}\",cc=\"reno\",rule=\"{place}\"}}"))
+    };
+    let acked = format!("hotcc_policy_acked_bytes_total{{id=\"{id}\",cc=\"reno\"}}");
+    let page = scrape(address);
+    assert!(!is(&page, "running"));
+    assert_eq!((place(&page, 1), value(&page, &acked)), (Some(1.0), Some(0.0)));
 
     let canary = Canary::running(&ruled, "po_west", &HALF);
     let page = scrape(address);
     assert!(is(&page, "running") && !is(&page, "none"), "{page}");
     assert_eq!(ended(&page), [0.0, 0.0]);
+    assert_eq!((place(&page, 1), place(&page, 3), value(&page, &acked)), (None, Some(1.0), Some(0.0)));
     assert_eq!(value(&page, "hotcc_canary_share_ratio"), Some(0.5));
     assert_eq!(value(&page, "hotcc_canary_step"), Some(1.0));
     let expires = |page: &str| value(page, "hotcc_canary_expires_seconds");

@@ -68,10 +68,12 @@ fn the_connections_of_each_rule_are_counted_at_their_end_under_any_congestion_co
     let [p5, p50, p95] = ["p5", "p50", "p95"].map(|key| rule["rtt_us"][key].as_f64().unwrap());
     assert!(p5 > 0.0 && p5 <= p50 && p50 <= p95, "{rule}");
     assert_eq!(number(&stats()[1], "connections"), 0);
+    let id = rule["id"].clone();
 
     // a rule that stays keeps its figures, also in another place; one that is new begins with nothing
     ruled.apply(&["remote = '127.0.0.1'\ncongestion_control = 'reno'", rules[1], rules[0]]);
-    assert_eq!(number(&stats()[2], "connections"), 6);
+    assert_eq!((number(&stats()[2], "connections"), &stats()[2]["id"]), (6, &id));
+    assert!(id.is_string() && stats()[..2].iter().all(|rule| rule["id"] != id), "{id}");
     drop(still_open);
     let rule = counted(2, 2);
     assert_eq!(rule["congestion_control"], "po_dtcp");

@@ -41,7 +41,8 @@ fn group(cc: &str, map_id: u32, connections: u64) -> Group {
 fn ours(name: &str, map_id: u32) -> Algorithm {
     let object = "/o\"dd\\p\nath".to_owned();
     let profile = "paper".to_owned();
-    Algorithm { name: name.to_owned(), map_id, object, profile, since_unix_ns: 1_700_000_000_500_000_000, swaps: 2 }
+    let since_unix_ns = Some(1_700_000_000_500_000_000);
+    Algorithm { name: name.to_owned(), map_id, object, profile, since_unix_ns, swaps: Some(2) }
 }
 
 fn link(last: u8, sinr_db: Option<f64>) -> Link {
@@ -75,9 +76,10 @@ fn full() -> Snapshot {
         min_rtt_us,
         ..AlgoStats::zeroed()
     };
-    let algorithms = vec![ours("dtcp", 7), ours("idle", 8)];
+    let algorithms = vec![ours("dtcp", 7), Algorithm { since_unix_ns: None, swaps: None, ..ours("idle", 8) }];
     let rule = ShownRule {
         rule: 1,
+        id: "2a".to_owned(),
         keys: toml::Table::new(),
         congestion_control: "dtcp".to_owned(),
         loaded: true,
@@ -90,7 +92,7 @@ fn full() -> Snapshot {
     entry.figures[1].sum = 2_000; // minimum RTT: a connection of 0.9 ms, one of 1.1 ms
     (entry.figures[1].buckets[9 * 10 + 7], entry.figures[1].buckets[9 * 11 + 1]) = (1, 1);
     (entry.figures[3].sum, entry.figures[3].buckets[9 * 14 + 3]) = (10_000, 1); // delivery rate: 10 Mbit/s
-    let figures = RuleStats::new(1, toml::Table::new(), "dtcp".to_owned(), &entry);
+    let figures = RuleStats::new(1, "2a".to_owned(), toml::Table::new(), "dtcp".to_owned(), &entry);
     let groups = [group("cubic", 0, 5), group("dtcp", 5, 2), group("dtcp", 7, 3), group("theirs", 9, 1)];
     Snapshot {
         sockets: Some(by_label(&groups, &algorithms, MAX_OTHER_NAMES)),
@@ -150,18 +152,19 @@ fn algorithms_and_commands() {
         hotcc_rx_flows_clamped_total 14
         hotcc_rx_clamps_set_total 15
         hotcc_rx_clamps_refused_total 16
-        hotcc_policy_sockets_total{rule="1",cc="dtcp",outcome="connection"} 17
-        hotcc_policy_sockets_total{rule="1",cc="dtcp",outcome="not_loaded"} 18
-        hotcc_policy_ended_connections_total{rule="1",cc="dtcp"} 19
-        hotcc_policy_acked_bytes_total{rule="1",cc="dtcp"} 20
-        hotcc_policy_timeouts_total{rule="1",cc="dtcp"} 21
+        hotcc_policy_rule_info{id="2a",cc="dtcp",rule="1"} 1
+        hotcc_policy_sockets_total{id="2a",cc="dtcp",outcome="connection"} 17
+        hotcc_policy_sockets_total{id="2a",cc="dtcp",outcome="not_loaded"} 18
+        hotcc_policy_ended_connections_total{id="2a",cc="dtcp"} 19
+        hotcc_policy_acked_bytes_total{id="2a",cc="dtcp"} 20
+        hotcc_policy_timeouts_total{id="2a",cc="dtcp"} 21
         # TYPE hotcc_policy_min_rtt_seconds histogram
-        hotcc_policy_min_rtt_seconds_bucket{le="0.000512",rule="1",cc="dtcp"} 0
-        hotcc_policy_min_rtt_seconds_bucket{le="0.001024",rule="1",cc="dtcp"} 1
-        hotcc_policy_min_rtt_seconds_bucket{le="0.002048",rule="1",cc="dtcp"} 2
-        hotcc_policy_min_rtt_seconds_sum{rule="1",cc="dtcp"} 0.002
-        hotcc_policy_min_rtt_seconds_count{rule="1",cc="dtcp"} 2
-        hotcc_policy_goodput_bytes_per_second_count{rule="1",cc="dtcp"} 0
+        hotcc_policy_min_rtt_seconds_bucket{le="0.000512",id="2a",cc="dtcp"} 0
+        hotcc_policy_min_rtt_seconds_bucket{le="0.001024",id="2a",cc="dtcp"} 1
+        hotcc_policy_min_rtt_seconds_bucket{le="0.002048",id="2a",cc="dtcp"} 2
+        hotcc_policy_min_rtt_seconds_sum{id="2a",cc="dtcp"} 0.002
+        hotcc_policy_min_rtt_seconds_count{id="2a",cc="dtcp"} 2
+        hotcc_policy_goodput_bytes_per_second_count{id="2a",cc="dtcp"} 0
         hotcc_canary_state{state="running"} 1
         hotcc_canary_state{state="expired"} 0
         hotcc_canary_share_ratio 0.05
@@ -174,6 +177,31 @@ fn algorithms_and_commands() {
         hotcc_scrape_duration_seconds 0.02"#,
     );
     assert!(page.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_switch_that_is_not_finished_has_no_time() {
+    let page = page(full()).unwrap();
+    let shown: Vec<&str> = page.lines().filter(|l| l.starts_with("hotcc_algorithm_") && l.contains("idle")).collect();
+    assert!(shown.len() == 2 && !shown.iter().any(|l| l.contains("since") || l.contains("swaps")), "{shown:?}");
+}
+
+/// To Prometheus, a counter that jumps when a rule moves to another place looks like many connections.
+#[test]
+fn series_of_a_rule_do_not_depend_on_its_place() {
+    let lines = |snapshot| {
+        let page = page(snapshot).unwrap();
+        let of_rules = page.lines().filter(|l| l.starts_with("hotcc_policy_"));
+        of_rules.filter(|l| !l.contains("_rule_info{")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut moved = full();
+    let (shown, stats) = moved.policy.as_mut().unwrap();
+    (shown.rules[0].rule, stats.rules[0].rule) = (3, 3);
+    // a rule that is in the file twice has one series
+    shown.rules.push(ShownRule { rule: 4, counts: Counts::default(), ..shown.rules[0].clone() });
+    stats.rules.push(RuleStats { rule: 4, ..stats.rules[0].clone() });
+    has(&page(moved.clone()).unwrap(), r#"hotcc_policy_rule_info{id="2a",cc="dtcp",rule="3"} 1"#);
+    assert_eq!(lines(moved), lines(full()));
 }
 
 #[test]

@@ -3,10 +3,13 @@
 
 const SCHEMA = 1;
 const HISTORY_MS = 120_000;
+/** Why a connection is gone from the list. */
+const CLOSED = "closed";
+const UNLISTED = "not among the fastest";
 
 const model = {
   sample: null,
-  /** Open connections by id, with their goodput and their points; the selected one stays when it has closed. */
+  /** Open connections by id, with their goodput and their points; the selected one stays when it is `gone`. */
   flows: new Map(),
   /** Radio links by slot. */
   links: new Map(),
@@ -25,62 +28,72 @@ function append(points, point) {
 /** Adds what is known of two values; `null` is not known. */
 const plus = (a, b) => (b === null ? a : (a ?? 0) + b);
 
+/** Returns how fast a count grew since `before`, per second; that may be several samples ago. `null` if not known. */
+function rate(key, now, before) {
+  return before && now[key] >= before[key] ? (1000 * (now[key] - before[key])) / (now.time - before.time) : null;
+}
+
 /** Takes over a sample. Returns whether it is a new one. */
 function take(sample, keep) {
-  const seconds = model.sample ? (sample.time_ms - model.sample.time_ms) / 1000 : 0;
-  if (model.sample && seconds === 0) return false;
-  if (seconds < 0) [model.flows, model.links] = [new Map(), new Map()]; // the machine has started again
-  const rate = (now, before) => (seconds > 0 && before !== undefined && now >= before ? (now - before) / seconds : null);
   const time = sample.time_ms;
-  if (sample.connections) {
-    const before = model.flows;
-    model.flows = new Map();
-    model.goodput_bps = null;
-    for (const c of sample.connections.first) {
-      const id = flowId(c);
-      const known = before.get(id);
-      // fewer bytes than before: another connection with the same addresses
-      const same = known && !known.closed && c.acked_bytes >= known.acked_bytes ? known : undefined;
-      const bytes = rate(c.acked_bytes, same?.acked_bytes);
-      const flow = { ...c, id, goodput_bps: bytes === null ? null : bytes * 8, points: same?.points ?? [], closed: false };
-      append(flow.points, {
-        time,
-        goodput: flow.goodput_bps === null ? null : flow.goodput_bps / 1e6,
-        rtt: c.srtt_us === null ? null : c.srtt_us / 1e3,
-        least: c.min_rtt_us === null ? null : c.min_rtt_us / 1e3,
-        window: c.cwnd,
-        threshold: c.ssthresh,
-        sinr: c.sinr_db,
-      });
-      model.goodput_bps = plus(model.goodput_bps, flow.goodput_bps);
-      model.flows.set(id, flow);
-    }
-    const kept = before.get(keep);
-    if (kept && !model.flows.has(keep)) model.flows.set(keep, { ...kept, closed: true });
-  }
-  if (sample.links) takeLinks(sample.links.first, time, rate);
+  if (time === model.sample?.time_ms) return false;
+  // if the machine has started again
+  if (time < model.sample?.time_ms) [model.flows, model.links] = [new Map(), new Map()];
+  if (sample.connections) takeFlows(sample.connections, time, keep);
+  if (sample.links) takeLinks(sample.links.first, time);
   model.sample = sample;
   return true;
 }
 
-function takeLinks(links, time, rate) {
+function takeFlows({ total, first }, time, keep) {
+  const before = model.flows;
+  model.flows = new Map();
+  model.goodput_bps = null;
+  for (const c of first) {
+    const id = flowId(c);
+    const known = before.get(id);
+    // fewer bytes than before: another connection with the same addresses
+    const same = known && known.gone !== CLOSED && c.acked_bytes >= known.acked_bytes ? known : undefined;
+    const flow = { ...c, id, time, goodput_bps: null, points: same?.points ?? [], gone: null };
+    const bytes = rate("acked_bytes", flow, same);
+    if (bytes !== null) flow.goodput_bps = bytes * 8;
+    append(flow.points, {
+      time,
+      goodput: flow.goodput_bps === null ? null : flow.goodput_bps / 1e6,
+      rtt: c.srtt_us === null ? null : c.srtt_us / 1e3,
+      least: c.min_rtt_us === null ? null : c.min_rtt_us / 1e3,
+      window: c.cwnd,
+      threshold: c.ssthresh,
+      sinr: c.sinr_db,
+    });
+    model.goodput_bps = plus(model.goodput_bps, flow.goodput_bps);
+    model.flows.set(id, flow);
+  }
+  const kept = before.get(keep);
+  if (!kept || model.flows.has(keep)) return;
+  // if only the fastest are listed, one that is not may still be open
+  const gone = total > first.length && kept.gone !== CLOSED ? UNLISTED : CLOSED;
+  model.flows.set(keep, { ...kept, gone });
+}
+
+function takeLinks(links, time) {
   const before = model.links;
   model.links = new Map();
   for (const l of links) {
     const known = before.get(l.slot);
     const same = known && known.peers === l.peers ? known : undefined;
-    const link = { ...l, readings_per_s: rate(l.updates, same?.updates), goodput_bps: null, connections: 0, points: same?.points ?? [] };
+    const link = { ...l, time, readings_per_s: null, goodput_bps: null, connections: 0, points: same?.points ?? [] };
+    link.readings_per_s = rate("updates", link, same);
     model.links.set(l.slot, link);
   }
   for (const flow of model.flows.values()) {
     const link = model.links.get(flow.slot);
-    if (!link || flow.closed) continue;
+    if (!link || flow.time !== time) continue; // what is known of it is from before
     link.connections += 1;
     link.goodput_bps = plus(link.goodput_bps, flow.goodput_bps);
   }
   for (const link of model.links.values()) {
-    const sinr = link.state === "fresh" ? link.sinr_db : null;
-    append(link.points, { time, sinr, goodput: link.goodput_bps === null ? null : link.goodput_bps / 1e6 });
+    append(link.points, { time, sinr: link.sinr_db, goodput: link.goodput_bps === null ? null : link.goodput_bps / 1e6 });
   }
 }
 
@@ -104,7 +117,7 @@ function arranged(filter, sort) {
   const column = COLUMNS.find((c) => c.key === sort.key);
   const sign = sort.descending ? -1 : 1;
   const matches = (f) => `${f.netns} ${f.local} ${f.peer} ${f.cc} ${f.ca_state}`.toLowerCase().includes(wanted);
-  const found = [...model.flows.values()].filter((f) => !f.closed && (wanted === "" || matches(f)));
+  const found = [...model.flows.values()].filter((f) => !f.gone && (wanted === "" || matches(f)));
   const compare = (a, b) => {
     const [x, y] = [column.of(a), column.of(b)];
     if (x === null || y === null) return (x === null) - (y === null);

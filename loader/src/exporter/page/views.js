@@ -120,7 +120,7 @@ function drawDetails() {
     sinr: figure(place, "SINR", "dB"),
   };
   put(at("details-name"), `${flow.local} → ${flow.peer}`);
-  const facts = [flow.closed ? "closed" : flow.ca_state, `${flow.cc} (${flow.version})`, `namespace ${flow.netns}`];
+  const facts = [flow.gone ?? flow.ca_state, `${flow.cc} (${flow.version})`, `namespace ${flow.netns}`];
   facts.push(`${number(flow.acked_bytes / 1e6)} MB acknowledged`, `${whole(flow.retransmits)} retransmitted`);
   if (flow.pep) facts.push(`PEP report ${whole(flow.pep.age_ms)} ms old, PEP at ${ms(flow.pep.rtt_us)} ms`);
   put(at("details-state"), facts.join(" · "));
@@ -162,7 +162,8 @@ function drawSignal() {
     signal = figure(at("signal-charts"), "Goodput against SINR", "Mbit/s");
     signal.svg.classList.add("large");
   }
-  put(at("signal-name"), `${link.peers}: ${whole(link.connections)} connection${link.connections === 1 ? "" : "s"}`);
+  const connections = model.sample.connections ? link.connections : null;
+  put(at("signal-name"), `${link.peers}: ${whole(connections)} connection${connections === 1 ? "" : "s"}`);
   drawScatter(signal, link.points);
 }
 
@@ -170,7 +171,7 @@ function drawAlgorithms() {
   const algorithms = model.sample.algorithms ?? [];
   const since = (s) => (s === null ? "–" : new Date(s * 1000).toLocaleString("sv-SE"));
   const goodput = new Map();
-  for (const f of model.flows.values()) if (!f.closed) goodput.set(f.cc, plus(goodput.get(f.cc) ?? null, f.goodput_bps));
+  for (const f of model.flows.values()) if (!f.gone) goodput.set(f.cc, plus(goodput.get(f.cc) ?? null, f.goodput_bps));
   const rows = algorithms.map((a) => ({
     cells: [
       a.name, n(whole(a.connections)), n(a.object === null ? "–" : whole(a.older), a.older ? "warn" : ""), n(mbps(goodput.get(a.name))),

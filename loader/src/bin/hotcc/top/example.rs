@@ -76,22 +76,30 @@ pub fn top() -> Top {
     };
     top.update(Sample::Algorithms(vec![dtcp, cubic]));
     top.view = View::Links;
-    let link = |peers: &str, age_ms, state, feeder| Link {
+    let fresh = Link {
         slot: 0,
-        peers: peers.to_owned(),
+        peers: "203.0.113.7/32".to_owned(),
         sinr_db: Some(11.5),
         average_db: Some(9.8),
-        age_ms: Some(age_ms),
-        state,
+        age_ms: Some(40),
+        state: "fresh",
         capacity_bps: Some(52_000_000),
         source: "trace",
-        feeder,
+        feeder: Some(812),
         updates: 1,
     };
-    top.update(Sample::Links(vec![
-        link("203.0.113.7/32", 40, "fresh", Some(812)),
-        link("203.0.113.128/25", 8_200, "stale", None),
-    ]));
+    let stale = Link {
+        slot: 1,
+        peers: "203.0.113.128/25".to_owned(),
+        sinr_db: None,
+        average_db: None,
+        age_ms: Some(8_200),
+        state: "stale",
+        capacity_bps: None,
+        feeder: None,
+        ..fresh.clone()
+    };
+    top.update(Sample::Links(vec![fresh, stale]));
     top.view = View::Flows;
     top
 }
