@@ -28,7 +28,7 @@ pub enum Verdict {
     Degraded,
     /// Missing; no algorithm can be loaded.
     Missing,
-    /// Cannot be checked without root.
+    /// Cannot be checked without root, or not from this network namespace.
     Unknown,
 }
 
@@ -99,6 +99,8 @@ impl Report {
 }
 
 const NOT_TRIED: &str = "only root can check this";
+/// The kernel shows some settings in the initial network namespace only.
+const NOT_VISIBLE: &str = "not visible in this network namespace";
 const PRIVILEGES: &str = "privileges";
 
 struct Check {
@@ -112,7 +114,7 @@ impl Check {
     fn found(self, result: Result<String, String>) -> Finding {
         let (verdict, found) = match result {
             Ok(found) => (Verdict::Ok, found),
-            Err(why) if why == NOT_TRIED => (Verdict::Unknown, why),
+            Err(why) if [NOT_TRIED, NOT_VISIBLE].contains(&why.as_str()) => (Verdict::Unknown, why),
             Err(why) => (if self.needed { Verdict::Missing } else { Verdict::Degraded }, why),
         };
         Finding { what: self.what, verdict, found, without: self.without, cure: self.cure }
@@ -175,17 +177,12 @@ fn kernel_findings() -> Vec<Finding> {
         .found(yes_no(has_struct("bpf_struct_ops_tcp_congestion_ops"), "bpf_struct_ops_tcp_congestion_ops")),
         needed("struct_ops programs", "the JIT must be on", "sysctl net.core.bpf_jit_enable=1")
             .found(as_root(ProgramType::StructOps.is_supported(), "struct_ops program type")),
-        needed(
-            "functions for BPF",
-            "since 5.13, for tcp_reno_cong_avoid, tcp_slow_start, tcp_cong_avoid_ai; without them nothing loads",
-            "boot a newer kernel",
-        )
-        .found(yes_no(
+        functions_finding(
             ["tcp_reno_cong_avoid", "tcp_slow_start", "tcp_cong_avoid_ai", "tcp_reno_undo_cwnd"]
                 .iter()
                 .all(|f| has_function(f)),
-            "TCP's congestion control functions",
-        )),
+            has_struct("bpf_kfunc_desc_tab"), // the verifier's table of the kernel's functions that a program calls
+        ),
         cubic_finding(btf.as_ref().is_ok_and(lets_bpf_call_cubic)),
         wanted(
             "struct_ops links",
@@ -193,12 +190,8 @@ fn kernel_findings() -> Vec<Finding> {
             "",
         )
         .found(yes_no(kernel::has_links(), "in-place update")),
-        wanted(
-            "socket iterator",
-            "since 5.9, with a socket lock since 5.16; status, metrics and moving open connections need it",
-            "",
-        )
-        .found(yes_no(has_struct("bpf_iter__tcp"), "iter/tcp")),
+        // an iterator that locks sockets collects them in batches, which this type describes
+        iterator_finding(has_struct("bpf_iter__tcp"), has_struct("bpf_tcp_iter_state")),
         wanted("socket storage", "since 5.2; signals of single flows (PEP, hints) need it", "")
             .found(as_root(MapType::SkStorage.is_supported(), "sk_storage maps")),
         wanted("bpf_loop", "since 5.17; policy rules need it", "").found(yes_no(has_function("bpf_loop"), "bpf_loop")),
@@ -213,6 +206,35 @@ fn kernel_findings() -> Vec<Finding> {
         wanted("LPM trie", "since 4.11; radio readings and path changes need it", "")
             .found(as_root(MapType::LpmTrie.is_supported(), "lpm_trie maps")),
     ]
+}
+
+/// The functions are older than the calls from BPF: that the kernel has them does not suffice.
+fn functions_finding(exist: bool, can_be_called: bool) -> Finding {
+    let result = match (exist, can_be_called) {
+        (true, true) => Ok("TCP's congestion control functions"),
+        (true, false) => Err("BPF cannot call the kernel's functions"),
+        (false, _) => Err("TCP's congestion control functions not found"),
+    };
+    needed(
+        "functions for BPF",
+        "since 5.13, for tcp_reno_cong_avoid, tcp_slow_start, tcp_cong_avoid_ai; without them nothing loads",
+        "boot a newer kernel",
+    )
+    .found(result.map(str::to_owned).map_err(str::to_owned))
+}
+
+fn iterator_finding(exists: bool, locks: bool) -> Finding {
+    let result = match (exists, locks) {
+        (true, true) => Ok("iter/tcp, which locks sockets"),
+        (true, false) => Err("iter/tcp does not lock sockets"),
+        (false, _) => Err("iter/tcp not found"),
+    };
+    wanted(
+        "socket iterator",
+        "since 5.9, with a socket lock since 5.16; status, metrics and moving open connections need it",
+        "",
+    )
+    .found(result.map(str::to_owned).map_err(str::to_owned))
 }
 
 /// Returns whether BPF may call CUBIC's functions: on x86, and on other machines since 6.10, which also gave
@@ -231,6 +253,20 @@ fn cubic_finding(may_be_called: bool) -> Finding {
     let result = if may_be_called { Ok("BPF may call its functions") } else { Err("BPF may not call its functions") };
     wanted("CUBIC for BPF", "since 6.10 except on x86-64; without it, mdcubic has Reno in CUBIC's place", "")
         .found(result.map(str::to_owned).map_err(str::to_owned))
+}
+
+/// `setting` is `net.core.bpf_jit_enable`; `None` if it cannot be read.
+fn jit_finding(setting: Option<&str>) -> Finding {
+    needed(
+        "JIT",
+        "without it the kernel interprets BPF, and struct_ops does not work",
+        "sysctl net.core.bpf_jit_enable=1",
+    )
+    .found(match setting.map(str::trim) {
+        Some("0") => Err("off".to_owned()),
+        Some(on) => Ok(format!("on ({on})")),
+        None => Err(NOT_VISIBLE.to_owned()),
+    })
 }
 
 fn bpffs_finding() -> Finding {
@@ -252,16 +288,7 @@ fn system_findings() -> Vec<Finding> {
         bpffs_finding(),
         wanted("cgroup v2", "`hotcc run` and `hotcc rx` need it", MOUNT_CGROUP2)
             .found(cgroup2_root().map(|p| format!("mounted at {}", p.display())).map_err(|_| "not mounted".to_owned())),
-        needed(
-            "JIT",
-            "without it the kernel interprets BPF, and struct_ops does not work",
-            "sysctl net.core.bpf_jit_enable=1",
-        )
-        .found(match jit.as_deref().map(str::trim) {
-            Ok("0") => Err("off".to_owned()),
-            Ok(on) => Ok(format!("on ({on})")),
-            Err(_) => Ok("always on".to_owned()),
-        }),
+        jit_finding(jit.ok().as_deref()),
         wanted("fq", "without it TCP paces by itself, which costs a timer per flow", "modprobe sch_fq")
             .found(module("sch_fq")),
         wanted(
@@ -384,6 +411,34 @@ mod tests {
         let without = report(false);
         let verdict = "algorithms load; 1 feature is limited: CUBIC for BPF";
         assert_eq!((without.verdict().as_str(), without.exit_code()), (verdict, 0));
+    }
+
+    #[test]
+    fn a_kernel_whose_functions_bpf_cannot_call_loads_nothing() {
+        assert_eq!(functions_finding(true, true).verdict, Verdict::Ok);
+        assert_eq!(functions_finding(false, true).verdict, Verdict::Missing);
+        let older = functions_finding(true, false); // as on Linux 5.10
+        assert_eq!((older.verdict, &*older.found), (Verdict::Missing, "BPF cannot call the kernel's functions"));
+    }
+
+    #[test]
+    fn an_iterator_without_a_socket_lock_is_limited() {
+        assert_eq!(iterator_finding(true, true).verdict, Verdict::Ok);
+        assert_eq!(iterator_finding(false, false).verdict, Verdict::Degraded);
+        let without = iterator_finding(true, false);
+        assert_eq!((without.verdict, &*without.found), (Verdict::Degraded, "iter/tcp does not lock sockets"));
+    }
+
+    #[test]
+    fn the_jit_is_unknown_where_its_setting_is_not_visible() {
+        for (setting, verdict, found) in [
+            (Some("1\n"), Verdict::Ok, "on (1)"),
+            (Some("0\n"), Verdict::Missing, "off"),
+            (None, Verdict::Unknown, "not visible in this network namespace"),
+        ] {
+            let finding = jit_finding(setting);
+            assert_eq!((finding.verdict, &*finding.found), (verdict, found));
+        }
     }
 
     #[test]

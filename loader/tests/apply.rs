@@ -6,12 +6,14 @@ mod common;
 use common::held_file::opens_without_the_lock;
 use common::*;
 use hotcc::cgroup::cgroup2_root;
+use hotcc::registry::{Algo, open_link};
+use hotcc_testbed::command::failed;
 use hotcc_testbed::soak;
 use hotcc_testbed::statistics::median;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const DIFFERENT: i32 = 5;
 
@@ -228,6 +230,49 @@ fn a_step_that_fails_undoes_those_before_it() {
         "{message}"
     );
     same(&change.before);
+}
+
+/// A receiver without a cgroup would be for all sockets.
+#[test]
+fn a_receiver_whose_cgroup_was_removed_is_not_loaded_again() {
+    let Some(test) = Applied::new("a_receiver_whose_cgroup_was_removed_is_not_loaded_again") else { return };
+    let cgroup = Cgroup::new("hotcc-test-apply-gone");
+    let text = format!(
+        "[[algorithm]]\nobject = 'dtcp'\nname = 'ap_kept'\n[[receiver]]\nmethod = 'drwa'\ncgroup = '{}'\n",
+        cgroup.0.display()
+    );
+    apply(&test.file("loaded.toml", &text));
+    drop(cgroup);
+    let mut command = Command::new(hotcc_path());
+    let message = failed(1, &command.args(["unload", "--all"]).env("HOTCC_FAIL_AT", "step1").output().unwrap());
+    assert!(message.contains("the steps before it were undone"), "{message}");
+    assert_eq!(json(&["rx", "status", "--json"])["receivers"], serde_json::json!([]));
+    assert!(registered("ap_kept"));
+}
+
+#[test]
+fn a_load_is_not_undone_while_another_process_keeps_the_name_registered() {
+    let Some(test) = Applied::new("a_load_is_not_undone_while_another_process_keeps_the_name_registered") else {
+        return;
+    };
+    let tables =
+        ["ap_held", "ap_next", "ap_last"].map(|name| format!("[[algorithm]]\nobject = 'crest'\nname = '{name}'\n"));
+    let file = test.file("three.toml", &tables.concat());
+    let mut command = Command::new(hotcc_path());
+    command.args(["apply", &file]).env("HOTCC_FAIL_AT", "step2").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let algo = Algo::named("ap_held");
+    let held = loop {
+        if let Some(link) = open_link(&algo).ok().flatten() {
+            break link;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "the link was never pinned");
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let message = failed(1, &child.wait_with_output().unwrap());
+    drop(held);
+    let expected = "these steps could not be undone: load ap_held (`ap_held` is still registered after 5 s";
+    assert!(message.contains(expected) && !message.contains("load ap_next"), "{message}");
 }
 
 #[test]

@@ -277,6 +277,22 @@ fn a_failed_swap_keeps_the_old_version() {
 }
 
 #[test]
+fn a_rollback_restores_the_last_version_whatever_the_clock_was() {
+    let Some(_test) = kernel_test("a_rollback_restores_the_last_version_whatever_the_clock_was", &["cc_clock"]) else {
+        return;
+    };
+    ok(&["load", "westwoodp", "--as", "cc_clock"]);
+    // loaded while the clock was an hour fast
+    let loaded = hotcc::registry::Algo::named("cc_clock").current().unwrap().unwrap();
+    let mut meta = loaded.meta().unwrap();
+    meta.since_unix_ns += 3_600_000_000_000;
+    loaded.set_meta(&meta).unwrap();
+    ok(&["swap", "cc_clock", "dtcp"]);
+    ok(&["swap", "cc_clock", "dcm"]);
+    assert_eq!(json(&["rollback", "cc_clock", "--json"])["object"], "builtin:dtcp");
+}
+
+#[test]
 fn a_third_party_object_can_be_renamed_tuned_swapped_and_unloaded() {
     let Some(test) =
         kernel_test("a_third_party_object_can_be_renamed_tuned_swapped_and_unloaded", &["stranger", "str.anger2"])

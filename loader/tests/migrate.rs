@@ -48,6 +48,9 @@ fn open_sockets_move_and_move_back() {
     let dry = json(&["migrate", "cc_from", "cc_to", "--dry-run", "--json"]);
     assert_eq!((&dry["dry_run"], &dry["moved"], in_ours(&dry)), (&true.into(), &4.into(), expected(2, 2)));
     assert_eq!((first.cc(), second.cc()), ("cc_from".to_owned(), "cc_from".to_owned()), "nothing moved");
+    let twice = ["--netns", "hotcc-test-mig-a", "--netns", "/run/netns/hotcc-test-mig-a"];
+    let dry = json(&[&["migrate", "cc_from", "cc_to", "--dry-run", "--json"][..], &twice].concat());
+    assert_eq!((&dry["moved"], in_ours(&dry)), (&2.into(), expected(2, 0)[..1].to_vec()), "counted once");
     let one = json(&["migrate", "cc_from", "cc_to", "--netns", "hotcc-test-mig-a", "--json"]);
     assert_eq!((&one["moved"], in_ours(&one)), (&2.into(), expected(2, 0)[..1].to_vec()));
     assert_eq!((first.cc(), second.cc()), ("cc_to".to_owned(), "cc_from".to_owned()));

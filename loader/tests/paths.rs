@@ -5,7 +5,8 @@ mod common;
 use common::*;
 use hotcc_abi::path::PathKey;
 use hotcc_abi::pins;
-use libbpf_rs::{MapCore, MapHandle};
+use hotcc_testbed::command::failed;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -315,6 +316,30 @@ fn by_hand() {
     generations.sort_unstable();
     generations.dedup();
     assert_eq!(generations.len(), 8, "each its own");
+}
+
+#[test]
+fn what_a_killed_bump_left_is_not_given_again() {
+    let Some(_test) = path_test("what_a_killed_bump_left_is_not_given_again", &[]) else { return };
+    ok(&["paths", "bump", "192.0.2.1"]);
+    let next = u32::try_from(clock().unwrap()).unwrap() + 1;
+    // the clock is written last
+    let map = MapHandle::from_pinned_path(pins::signal(pins::PATH_GEN)).unwrap();
+    map.update(bytemuck::bytes_of(&key("192.0.2.2")), &next.to_ne_bytes(), MapFlags::ANY).unwrap();
+    ok(&["paths", "bump", "192.0.2.2"]);
+    let given = u64::from(next) + 1;
+    assert_eq!((generation_of("192.0.2.2/32"), clock()), (given, Some(given)));
+}
+
+#[test]
+fn a_namespace_that_cannot_be_entered_is_not_watched() {
+    let Some(_test) = path_test("a_namespace_that_cannot_be_entered_is_not_watched", &[]) else { return };
+    let _ns = NetNs::new(NS);
+    ok(&["paths", "bump", "192.0.2.1"]); // creates the maps
+    let mut watch = Command::new("timeout"); // a watch does not end by itself
+    watch.args(["10", "setpriv", "--bounding-set=-sys_admin", hotcc_path(), "paths", "watch", "--netns", NS]);
+    let message = failed(1, &watch.output().unwrap());
+    assert!(message.contains(&format!("hotcc: cannot enter network namespace {NS}\n")), "{message}");
 }
 
 /// Returns the ssthresh of a connection, as `ss` shows it.

@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use hotcc_testbed::command::failed;
 use std::error::Error;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
@@ -84,6 +85,66 @@ fn the_verifiers_reasons_are_shown_and_kept() {
     let error = hotcc::ops::load(&request).unwrap_err();
     assert!(error.source().is_some_and(|cause| cause.is::<libbpf_rs::Error>()), "{error:?}");
     std::fs::remove_file(kept).unwrap();
+}
+
+/// Without links, the kernel refuses the new version only after the old one is unregistered.
+#[test]
+fn a_version_that_the_kernel_does_not_register_changes_nothing() {
+    let test = kernel_test("a_version_that_the_kernel_does_not_register_changes_nothing", &["cc_refused"]);
+    let Some(test) = test else { return };
+    let unregistrable = test.object("unregistrable");
+    let dtcp = test.file("dtcp.bpf.o", hotcc_bpf::algo("dtcp").unwrap().bytes);
+    for links in [true, false] {
+        let ns = NetNs::new("hotcc-test-refused");
+        let hotcc = |arguments: &[&str]| {
+            let mut command = Command::new(hotcc_path());
+            command.args(arguments);
+            if !links {
+                command.env("HOTCC_NO_LINKS", "1");
+            }
+            command.output().unwrap()
+        };
+        let done = |arguments: &[&str]| {
+            let output = hotcc(arguments);
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+        };
+        done(&["load", "westwoodp", "--as", "cc_refused"]);
+        done(&["swap", "cc_refused", &dtcp, "--set", "eta=3"]);
+        ns.sh("echo cc_refused > /proc/sys/net/ipv4/tcp_congestion_control");
+        let before = status_of("cc_refused").unwrap();
+        let message = failed(1, &hotcc(&["swap", "cc_refused", &unregistrable]));
+        assert!(message.contains("the old version continues to serve"), "{message}");
+        let connection = ns.enter(|| Connection::to(&TcpListener::bind("127.0.0.1:0").unwrap(), None));
+        let after = status_of("cc_refused").unwrap();
+        for field in ["registered", "object", "previous_object", "swaps", "since_unix_s"] {
+            assert_eq!(before[field], after[field], "{field}");
+        }
+        assert_eq!(connection.cc(), "cc_refused");
+        assert_eq!(after["connections_older"], 0, "the default refers to what serves: {after}");
+        drop(connection);
+        done(&["set", "cc_refused", "queue=rtt"]); // removes old versions
+        assert_eq!(ok(&["get", "cc_refused", "eta"]), "3\n");
+        done(&["rollback", "cc_refused"]);
+        assert_eq!(status_of("cc_refused").unwrap()["object"], "builtin:westwoodp");
+        done(&["rollback", "cc_refused"]);
+        done(&["unload", "cc_refused"]);
+    }
+}
+
+#[test]
+fn a_lost_version_is_not_said_to_serve() {
+    let Some(test) = kernel_test("a_lost_version_is_not_said_to_serve", &["cc_lost"]) else { return };
+    let unregistrable = test.object("unregistrable");
+    let dtcp = test.file("dtcp.bpf.o", hotcc_bpf::algo("dtcp").unwrap().bytes);
+    let hotcc =
+        |arguments: &[&str]| Command::new(hotcc_path()).args(arguments).env("HOTCC_NO_LINKS", "1").output().unwrap();
+    assert!(hotcc(&["load", &dtcp, "--as", "cc_lost"]).status.success());
+    std::fs::remove_file(&dtcp).unwrap(); // without it, the version cannot be registered again
+    let message = failed(1, &hotcc(&["swap", "cc_lost", &unregistrable]));
+    assert!(message.starts_with("hotcc: cannot swap cc_lost, and no version serves any more: cannot "), "{message}");
+    assert!(message.ends_with("; load one: hotcc load OBJECT --as cc_lost\n"), "{message}");
+    assert!(!registered("cc_lost") && status_of("cc_lost").is_none());
+    ok(&["load", "westwoodp", "--as", "cc_lost"]);
 }
 
 #[test]
@@ -237,6 +298,21 @@ fn where_ip_netns_exec_hides_what_is_mounted() {
     }
     let entered = ["--net=/run/netns/hotcc-test-hidden", hotcc_path(), "run", "--cc", "dtcp", "--", "true"];
     assert!(Command::new("nsenter").args(entered).status().unwrap().success(), "the advice is good");
+}
+
+#[test]
+fn where_pins_cannot_be_removed() {
+    let Some(_test) = kernel_test("where_pins_cannot_be_removed", &["cc_busy"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc_busy"]);
+    let pins = hotcc_abi::pins::algo_dir("cc_busy");
+    let busy = pins.join("busy");
+    let mount = format!("mkdir {0} && mount -t tmpfs -o mode=0755 none {0}", busy.display());
+    let unloaded = elsewhere(&mount, "unload cc_busy --json");
+    std::fs::remove_dir_all(&pins).unwrap();
+    assert!(unloaded.status.success(), "{unloaded:?}");
+    let unloaded: serde_json::Value = serde_json::from_slice(&unloaded.stdout).unwrap();
+    let warning = unloaded["warnings"][0].as_str().unwrap();
+    assert!(warning.contains(&format!("cannot remove {}: ", pins.display())), "the cause is missing: {warning}");
 }
 
 #[test]

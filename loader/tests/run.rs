@@ -247,6 +247,8 @@ fn a_killed_run_leaves_a_usable_state() {
     kill(orphan, Signal::SIGKILL).unwrap();
     wait_for_end_of(orphan);
     let orphan = Run::start("dtcp", "exec sleep 20").kill();
+    fails(2, &["load", "dtcp", "--set", "eta=99"]);
+    assert!(registered("dtcp"), "a load that fails unloads nothing");
     ok(&["unload", "--all"]);
     assert!(!registered("dtcp"));
     kill(orphan, Signal::SIGKILL).unwrap();
@@ -266,6 +268,51 @@ fn a_killed_run_leaves_a_usable_state() {
             nothing_left("dtcp");
         }
     }
+}
+
+/// By its name alone, hotcc cannot load it again.
+#[test]
+fn what_a_killed_run_left_of_a_file_is_run_by_its_name() {
+    let Some(test) = kernel_test("what_a_killed_run_left_of_a_file_is_run_by_its_name", &["stranger"]) else { return };
+    let orphan = Run::start(&test.object("stranger"), "exec sleep 20").kill();
+    let ran = hotcc(&["run", "--cc", "stranger", "--", "true"]);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && said.contains("0 sockets used stranger, loaded for this run\n"), "{said}");
+    kill(orphan, Signal::SIGKILL).unwrap();
+    wait_for_end_of(orphan);
+    ok(&["run", "--cc", "reno", "--", "true"]); // removes the killed run's cgroup
+    nothing_left("stranger");
+}
+
+#[test]
+fn unloading_everything_leaves_and_names_what_a_run_uses() {
+    let Some(_test) = kernel_test("unloading_everything_leaves_and_names_what_a_run_uses", &["dtcp"]) else { return };
+    let mut running = Run::start("dtcp", "read");
+    let told = ok(&["unload", "--all"]);
+    assert!(told.ends_with("; in use by `hotcc run`, and so still loaded: dtcp\n"), "{told}");
+    let emptied = json(&["unload", "--all", "--json"]);
+    assert_eq!(emptied["in_use"], serde_json::json!(["dtcp"]), "{emptied}");
+    assert!(registered("dtcp"));
+    running.go_on();
+    assert_eq!(running.end().0, Some(0));
+    assert!(ok(&["unload", "--all"]).ends_with("; nothing is loaded\n"));
+}
+
+/// It would be unloaded under the canary.
+#[test]
+fn a_canary_does_not_compare_what_a_run_loaded() {
+    let Some(test) = kernel_test("a_canary_does_not_compare_what_a_run_loaded", &["dtcp"]) else { return };
+    let log = test.dir.path().join("canary.log").display().to_string();
+    let mut running = Run::start("dtcp", "read");
+    for (from, to) in [("reno", "dtcp"), ("dtcp", "reno")] {
+        for more in [&["--dry-run"][..], &["--for", "1s", "--log", &log]] {
+            let refused = fails(1, &[&["canary", "start", "--from", from, "--to", to][..], more].concat());
+            assert!(refused.contains("cannot compare dtcp: it was loaded for a `hotcc run`"), "{refused}");
+        }
+    }
+    running.go_on();
+    assert_eq!(running.end().0, Some(0));
+    nothing_left("dtcp");
 }
 
 #[test]
@@ -336,6 +383,7 @@ fn a_run_only_tunes_algorithms_that_it_loads() {
     let message = fails(1, &with(&["--profile", "default"]));
     assert!(message.contains("`dtcp` is already loaded with other values: epoch_us is 500000, not 0;"), "{message}");
     assert_eq!(ok(&with(&["--profile", "paper"])), "2\n");
+    assert_eq!(ok(&with(&["--set", "eta=2"])), "2\n", "no profile was asked for");
     ok(&["set", "dtcp", "eta=4"]);
     assert_eq!(ok(&with(&[])), "4\n", "nothing was asked for");
     let message = fails(1, &["run", "--cc", "reno", "--set", "eta=3", "--", "true"]);

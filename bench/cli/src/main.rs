@@ -63,7 +63,8 @@ enum Command {
     ///
     /// The peer `bbr3` has a row, too. Two rows test objects that are not part of the project. `stranger` lacks the
     /// project's tags, and the arguments of its `cong_control` hook depend on the kernel. `foreign` predates struct_ops
-    /// links: it has the old section names and its own declarations. Both must pass, too. Exits with 1 if any row fails.
+    /// links: it has the old section names and its own declarations. Two more rows test policy rules and receivers.
+    /// Exits with 1 if any row fails.
     #[command(after_help = "Examples:\n  hotcc-bench matrix\n  hotcc-bench matrix 6.1 newest\n  \
         hotcc-bench matrix --bytes 1000000 trixie")]
     Matrix {

@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-const PAGE_HEAD: &str = "# Soak tests\n\n`just soak` runs at length what `just test` runs for a moment, and writes this page; \
-    `bench/soak.toml` names the parts. Each row is the latest run of its part.\n\n\
+const PAGE_HEAD: &str = "# Soak tests\n\n\
+    `just soak` runs tests at length: tests that `just test` runs briefly, and some that it leaves out. It needs a\n\
+    clean work tree, and writes this page; `bench/soak.toml` names the parts. \
+    Each row is the latest run of its part.\n\n\
     | part | what it shows | commit | kernel | seed | rounds | took | result |\n\
     | --- | --- | --- | --- | --- | --- | --- | --- |\n";
 /// Prefix of a test's result in its output.

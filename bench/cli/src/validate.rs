@@ -13,8 +13,8 @@ use std::process::ExitCode;
 /// differs by at most 1 % and the 95th percentile of the queue's delay by at most 15 %. Exits with 1 if any is beyond them.
 /// Results of different versions of an algorithm are refused.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  hotcc-bench lab --sim bench/scenarios/demo.toml\n  \
-    hotcc-bench lab --one-in 10 bench/scenarios/demo.toml\n  hotcc-bench validate lab-results/demo")]
+#[command(after_help = "Example:\n  hotcc-bench lab --sim bench/scenarios/queues.toml\n  \
+    hotcc-bench lab --one-in 10 bench/scenarios/queues.toml\n  hotcc-bench validate lab-results/queues")]
 pub struct ValidateCommand {
     /// Results of scenarios: OUT/NAME
     #[arg(required = true, value_name = "DIR")]

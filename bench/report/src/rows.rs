@@ -85,9 +85,12 @@ pub fn placed(run: &RunSummary, cc: &str) -> (String, Case) {
     let mut condition = run.run.case.clone();
     let Some(key) = cc_key(&run.run.case).map(str::to_owned) else { return (cc.to_owned(), condition) };
     let Some(value) = condition.remove(&key) else { return (cc.to_owned(), condition) };
-    let label = if names(&value, cc) {
+    // of `dtcp-slow` beside `dtcp`, only the first is the swept one
+    let is_exact = run.flows.iter().any(|flow| flow.cc == value);
+    let is_swept = |cc: &str| if is_exact { cc == value } else { names(&value, cc) };
+    let label = if is_swept(cc) {
         value
-    } else if run.flows.iter().any(|flow| names(&value, &flow.cc)) {
+    } else if run.flows.iter().any(|flow| is_swept(&flow.cc)) {
         format!("{cc} beside {value}")
     } else {
         format!("{cc} ({key}={value})")
@@ -279,6 +282,8 @@ mod tests {
         assert_eq!(label(&[("cc", "dtcp"), ("loss", "0")], &["dtcp"], "dtcp"), "dtcp | loss=0");
         assert_eq!(label(&[("cc", "dtcp:paper")], &["dtcp"], "dtcp"), "dtcp:paper | all");
         assert_eq!(label(&[("cc", "dtcp")], &["dtcp", "cubic"], "cubic"), "cubic beside dtcp | all");
+        assert_eq!(label(&[("cc", "dtcp-slow")], &["dtcp-slow", "dtcp"], "dtcp-slow"), "dtcp-slow | all");
+        assert_eq!(label(&[("cc", "dtcp-slow")], &["dtcp-slow", "dtcp"], "dtcp"), "dtcp beside dtcp-slow | all");
         assert_eq!(label(&[("cc", "dtcp")], &["westwoodp"], "westwoodp"), "westwoodp (cc=dtcp) | all");
         assert_eq!(label(&[("cc", "dtcp_v2")], &["dtcp"], "dtcp"), "dtcp (cc=dtcp_v2) | all");
         assert_eq!(label(&[("a.cc", "dtcp"), ("b.cc", "reno")], &["dtcp"], "dtcp"), "dtcp | a.cc=dtcp, b.cc=reno");

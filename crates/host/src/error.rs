@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 /// The kind of failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The command failed and changed nothing.
+    /// The command failed: nothing changed, or the message says what did.
     Failed,
     /// Arguments or configuration are invalid.
     Usage,

@@ -102,6 +102,11 @@ impl Dump {
             };
             self.is_interrupted |= header.flags & NLM_F_DUMP_INTR != 0;
             match payload {
+                // the kernel could not list the rest
+                NetlinkPayload::Done(done) if done.code < 0 => {
+                    let why = io::Error::from_raw_os_error(done.code.saturating_neg());
+                    return Err(why).tried(|| "cannot read from rtnetlink".to_owned());
+                }
                 NetlinkPayload::Done(_) => return Ok(true),
                 NetlinkPayload::Error(error) => {
                     return Err(error.to_io()).tried(|| "cannot read from rtnetlink".to_owned());
@@ -143,6 +148,15 @@ mod tests {
         assert!(dump.take(&[bytes(0, link()), done].concat()).unwrap());
         assert!(dump.is_interrupted);
         assert_eq!(dump.messages.len(), 2);
+    }
+
+    #[test]
+    fn a_dump_that_ends_with_an_error_is_an_error() {
+        let mut done = DoneMessage::default();
+        done.code = -nix::libc::ENOMEM;
+        let datagram = [bytes(0, link()), bytes(0, NetlinkPayload::Done(done))].concat();
+        let error = Dump::default().take(&datagram).unwrap_err();
+        assert_eq!(error.io().and_then(io::Error::raw_os_error), Some(nix::libc::ENOMEM));
     }
 
     #[test]

@@ -55,12 +55,19 @@ fn others(own_inode: u64) -> Vec<NetNs> {
     found.into_values().collect()
 }
 
-/// Returns the named namespaces, or all if none is named.
+/// Returns the named namespaces, each once, or all if none is named.
 pub fn chosen(names_or_paths: &[String]) -> Result<Vec<NetNs>> {
-    match names_or_paths {
-        [] => all(),
-        chosen => chosen.iter().map(|one| named(one)).collect(),
+    if names_or_paths.is_empty() {
+        return all();
     }
+    let mut found: Vec<NetNs> = Vec::new();
+    for name_or_path in names_or_paths {
+        let ns = named(name_or_path)?;
+        if found.iter().all(|other| other.inode != ns.inode) {
+            found.push(ns);
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the namespace with this name in `ip netns`, or, if the text contains a `/`, the one at this path.
@@ -132,6 +139,13 @@ pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T
 mod tests {
     use super::*;
     use std::error::Error;
+
+    #[test]
+    fn a_namespace_with_two_names_is_chosen_once() {
+        let names = ["/proc/self/ns/net", "/proc/thread-self/ns/net"].map(str::to_owned);
+        let inodes: Vec<u64> = chosen(&names).unwrap().iter().map(|ns| ns.inode).collect();
+        assert_eq!(inodes, [named(&names[0]).unwrap().inode]);
+    }
 
     #[test]
     fn an_unknown_name_is_wrong_usage_and_keeps_the_systems_error() {

@@ -3,6 +3,7 @@
 use crate::object::kernel::kernel;
 use crate::policy::canary::{Pair, conditions};
 use crate::policy::parse_share;
+use crate::registry::{Algo, runs};
 use crate::sysctl;
 use hotcc_canary::{Guard, Metric};
 use hotcc_host::error::{Error, Result};
@@ -74,6 +75,10 @@ impl Plan {
         for name in [from, to] {
             if !available.contains(name) {
                 return Err(Error::failed(sysctl::unregistered(name, &available)));
+            }
+            if runs::is_for_runs(&Algo::named(name)) {
+                let message = format!("cannot compare {name}: it was loaded for a `hotcc run`, whose end unloads it");
+                return Err(Error::failed(message).and("load it with `hotcc load` when the run has ended"));
             }
         }
         let later = LADDER.iter().map(|percent| percent * ALL / 100).filter(|share| *share > first);

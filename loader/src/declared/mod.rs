@@ -23,7 +23,7 @@ pub use save::{Saved, save};
 use crate::canary;
 use crate::policy::layout::Moved;
 use crate::policy::{self, Explained, FlowQuery};
-use crate::registry::{begin, need_bpffs};
+use crate::registry::{Algo, begin, need_bpffs};
 use hotcc_host::error::{Result, need_root};
 use hotcc_host::lock::Lock;
 use serde::Serialize;
@@ -104,12 +104,26 @@ fn follow(command: &str, declared: wanted::Declared) -> Result<(Vec<Step>, Vec<S
 pub struct Emptied {
     /// Steps that were done, in this order.
     pub steps: Vec<Step>,
+    /// Algorithms that a running `hotcc run` loaded and keeps.
+    pub in_use: Vec<String>,
     /// Errors that failed no step.
     pub warnings: Vec<String>,
 }
 
-/// Unloads everything: makes the kernel follow a file that declares nothing.
+/// Unloads everything that no `hotcc run` uses: makes the kernel follow a file that declares nothing.
 pub fn unload_all() -> Result<Emptied> {
     let (steps, warnings, _lock) = follow("hotcc unload", wanted::Declared::default())?;
-    Ok(Emptied { steps, warnings })
+    let in_use = serving().map_err(|error| error.during("all steps were done, but what is left cannot be read"))?;
+    Ok(Emptied { steps, in_use, warnings })
+}
+
+/// Returns the names of the algorithms that serve.
+fn serving() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for algo in Algo::all()? {
+        if algo.current()?.is_some() {
+            names.push(algo.name);
+        }
+    }
+    Ok(names)
 }

@@ -132,6 +132,10 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
         Work::UnloadReceiver(receiver) => {
             rx::unload_locked(receiver.method)?;
             let rx::Receiver { method, cgroup, tunables } = receiver.clone();
+            if cgroup.is_none() {
+                // it applied to no socket, because its cgroup was removed; but a request without one is for all sockets
+                return Ok(Undo::Nothing);
+            }
             let profile = "default".to_owned();
             Ok(Undo::LoadReceiver(rx::Request { method, cgroup, profile, set: assignments(tunables) }))
         }
@@ -142,7 +146,11 @@ impl Undo<'_> {
     fn carry_out(self, files: &mut Files) -> Result<()> {
         match self {
             Undo::Nothing => Ok(()),
-            Undo::Unload(name) => ops::unload_locked(name, None).map(|_| ()),
+            Undo::Unload(name) => match &ops::unload_locked(name, None)?.warnings[..] {
+                [] => Ok(()),
+                // e.g. another process holds the link, so the name is still registered
+                warnings => Err(Error::failed(warnings.join("; "))),
+            },
             Undo::Rollback(name) => ops::rollback_and_count(name, false, files).map(|_| ()),
             Undo::Set(name, values) => tune::set_locked(name, &values).map(|_| ()),
             Undo::Default(netns, name) => sysctl::set_default_in(netns, name),

@@ -64,6 +64,8 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
         Some(_) => error,
         None => error.during(&format!("cannot load {}", source.origin)).as_kind(Kind::Failed),
     })?;
+    // before anything changes
+    opened.apply(&values::settings(&opened.description.tunables, &request.profile, &[], &request.set)?)?;
     let algo = Algo::named(&name);
     algo.gc()?;
     if runs::is_for_runs(&algo) && !runs::in_use(&algo)? {
@@ -72,7 +74,6 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
     if sysctl::is_registered(&name)? {
         return Err(taken(&algo));
     }
-    opened.apply(&values::settings(&opened.description.tunables, &request.profile, &[], &request.set)?)?;
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
     Defaults::note(&algo).inspect_err(|_| {

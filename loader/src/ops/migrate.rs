@@ -175,7 +175,7 @@ fn walk(job: &Job, condition: &Condition, namespaces: &[NetNs]) -> Result<(Vec<M
         };
         before = after;
         let error = match result {
-            Some((_, done, _)) => done.as_ref().err().map(Error::to_string),
+            Some((_, done, _)) => done.as_ref().err().map(|error| format!("{error:#}")),
             None => Some("the network namespace cannot be entered".to_owned()),
         };
         MovedIn { netns: ns.label(), inode: ns.inode, sockets, error }

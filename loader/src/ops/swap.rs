@@ -85,7 +85,7 @@ fn swap_locked(
     let started = Instant::now();
     if let Err(error) = install::replace(&algo, &old, &mut loaded) {
         let _ = registry::remove_tree(&new.dir);
-        return Err(error.during(&format!("cannot swap {name}; the old version continues to serve")));
+        return Err(not_switched(&algo, &format!("cannot swap {name}"), "old", error));
     }
     let tunables_changed = present::changed(&before, &after);
     Ok(Outcome { tunables_changed, ..finish(&algo, &new, Some(swaps), live, Pending { started, counter }) })
@@ -122,8 +122,20 @@ fn rollback_locked(name: &str, live: bool, files: &mut Files, counter: Counter) 
     failpoint::kill("pinned");
     let started = Instant::now();
     let back = install::put_back(&algo, &serving, &previous, files)
-        .map_err(|e| e.during(&format!("cannot roll back {name}; the current version continues to serve")))?;
+        .map_err(|error| not_switched(&algo, &format!("cannot roll back {name}"), "current", error))?;
     Ok(Outcome { tunables_changed, ..finish(&algo, &back, Some(swaps), live, Pending { started, counter }) })
+}
+
+/// Adds to the error of a switch what was tried, and what serves now: without struct_ops links, it may be nothing.
+fn not_switched(algo: &Algo, tried: &str, before: &str, error: Error) -> Error {
+    match algo.current() {
+        Ok(Some(_)) => error.during(&format!("{tried}; the {before} version continues to serve")),
+        Ok(None) => {
+            let advice = format!("load one: hotcc load OBJECT --as {}", algo.name);
+            error.during(&format!("{tried}, and no version serves any more")).and(&advice)
+        }
+        Err(_) => error.during(tried),
+    }
 }
 
 /// Returns a version's tunables, or none if they cannot be read: failing to list the changes does not fail the command.

@@ -85,7 +85,7 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
         fallback: defaults.used,
         fallback_wanted: defaults.not_taken.join(" or "),
         fallback_refused: defaults.second_best,
-        warnings: done.err().iter().map(Error::to_string).collect(),
+        warnings: done.err().iter().map(|error| format!("{error:#}")).collect(),
     })
 }
 

@@ -1,8 +1,8 @@
 //! The pinned maps `path_gen` and `path_clock`.
 //!
-//! Each change gets a generation number that no path had before, the clock's next value: whichever entry matches a
-//! flow's destination after a change, its number differs from the one before. The clock is written last, so that no
-//! flow reads its entry before the entry is written.
+//! Each change gets a generation number that no path had before, and the clock gets this number, too: whichever entry
+//! matches a flow's destination after a change, its number differs from the one before. The clock is written last, so
+//! that no flow reads its entry before the entry is written.
 
 use crate::registry;
 use hotcc_abi::path::{ENTRIES, PathKey};
@@ -27,7 +27,7 @@ pub struct PathMaps {
 /// The contents of the maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Paths {
-    /// Number of changes so far, modulo 2^32; `None` if the maps do not exist yet.
+    /// Generation of the latest change, 0 before the first; `None` if the maps do not exist yet.
     pub clock: Option<u32>,
     /// Generation of each destination whose path has changed.
     #[serde(serialize_with = "as_list")]
@@ -95,7 +95,7 @@ impl PathMaps {
         Self::open()?.ok_or_else(|| Error::failed("another process removed the path maps as soon as they were created"))
     }
 
-    /// Returns the number of changes so far, modulo 2^32.
+    /// Returns the generation of the latest change; 0 before the first.
     pub fn clock(&self) -> Result<u32> {
         let value = self.clock.lookup(&CLOCK_KEY, MapFlags::empty()).tried(|| cannot("read", PATH_CLOCK))?;
         Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or(0))
@@ -124,8 +124,7 @@ impl PathMaps {
         if chosen.is_empty() {
             return Ok(Bumped { generation: clock, destinations: 0, everything: false });
         }
-        let next = clock.wrapping_add(1);
-        let generation = next.max(1); // 0 is the generation of destinations without an entry
+        let generation = next_generation(clock, &known);
         let changes = planned(&known, &chosen, generation);
         for key in &changes.removed {
             self.generations.delete(bytemuck::bytes_of(key)).tried(|| cannot("write", PATH_GEN))?;
@@ -134,10 +133,23 @@ impl PathMaps {
             let (key, value) = (bytemuck::bytes_of(key), value.to_ne_bytes());
             self.generations.update(key, &value, MapFlags::ANY).tried(|| cannot("write", PATH_GEN))?;
         }
-        self.clock.update(&CLOCK_KEY, &next.to_ne_bytes(), MapFlags::ANY).tried(|| cannot("write", PATH_CLOCK))?;
+        let clock = generation.to_ne_bytes();
+        self.clock.update(&CLOCK_KEY, &clock, MapFlags::ANY).tried(|| cannot("write", PATH_CLOCK))?;
         let destinations = changes.written.values().filter(|&&value| value == generation).count();
         Ok(Bumped { generation, destinations, everything: changes.everything })
     }
+}
+
+/// Returns the first generation after `clock` that no destination has: a command that was killed before it wrote the
+/// clock may have left destinations with later ones.
+fn next_generation(clock: u32, known: &BTreeMap<PathKey, u32>) -> u32 {
+    let taken: BTreeSet<u32> = known.values().copied().collect();
+    let mut generation = clock.wrapping_add(1);
+    // 0 is the generation of destinations without an entry
+    while generation == 0 || taken.contains(&generation) {
+        generation = generation.wrapping_add(1);
+    }
+    generation
 }
 
 /// The writes of a change to `path_gen`.
@@ -207,6 +219,14 @@ mod tests {
 
     fn known(texts: &[(&str, u32)]) -> BTreeMap<PathKey, u32> {
         texts.iter().map(|&(text, generation)| (text.parse().unwrap(), generation)).collect()
+    }
+
+    #[test]
+    fn no_generation_is_given_twice() {
+        let next = |clock: u32, had: &[(&str, u32)]| next_generation(clock, &known(had));
+        assert_eq!(next(7, &[("10.0.0.0/8", 7)]), 8);
+        assert_eq!(next(7, &[("10.0.0.0/8", 8), ("192.0.2.0/24", 9)]), 10, "those of killed commands");
+        assert_eq!(next(u32::MAX, &[]), 1, "0 is that of destinations without an entry");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hotcc_abi::stats::AlgoStats;
 use hotcc_host::error::{Error, Result, Tried};
 use hotcc_host::nearest;
 use libbpf_rs::query::LinkTypeInfo;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, Link, MapCore, MapFlags, MapHandle};
 use std::path::{Path, PathBuf};
 
 const KEY: [u8; 4] = [0; 4];
@@ -109,24 +109,29 @@ impl Algo {
 
     /// Returns the version that serves, according to the kernel, or `None` if none does.
     pub fn current(&self) -> Result<Option<Version>> {
-        let versions = self.versions()?;
         let link_path = self.link_path();
-        if link_path.exists() {
-            let link = Link::open(&link_path).tried(|| format!("cannot open {}", link_path.display()))?;
-            let info = link.info().tried(|| format!("cannot read {}", link_path.display()))?;
-            let LinkTypeInfo::StructOps(ops) = info.info else { return Ok(None) };
-            return Ok(versions.into_iter().find(|v| v.map_id == ops.map_id));
+        if !link_path.exists() {
+            return Ok(self.versions()?.into_iter().find(is_registered_map));
         }
-        Ok(versions.into_iter().find(is_registered_map))
+        let link = match Link::open(&link_path) {
+            // unloaded in the meantime: callers that only read hold no lock
+            Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+            link => link.tried(|| format!("cannot open {}", link_path.display()))?,
+        };
+        let info = link.info().tried(|| format!("cannot read {}", link_path.display()))?;
+        let LinkTypeInfo::StructOps(ops) = info.info else { return Ok(None) };
+        // listed after the link is read, because a version is pinned before it serves
+        Ok(self.versions()?.into_iter().find(|v| v.map_id == ops.map_id))
     }
 
     /// Returns the version that served before the current one.
     pub fn previous(&self) -> Result<Option<Version>> {
         let Some(current) = self.current()? else { return Ok(None) };
         let others = self.versions()?.into_iter().filter(|v| v.map_id != current.map_id);
+        // in the order of swaps, and not of times, because the clock may have been set in between
         let mut served: Vec<(u64, Version)> =
-            others.filter_map(|v| v.meta().ok().filter(|m| m.activations > 0).map(|m| (m.since_unix_ns, v))).collect();
-        served.sort_by_key(|(since, _)| *since);
+            others.filter_map(|v| v.meta().ok().filter(|m| m.activations > 0).map(|m| (m.swaps, v))).collect();
+        served.sort_by_key(|(swaps, _)| *swaps);
         Ok(served.pop().map(|(_, v)| v))
     }
 

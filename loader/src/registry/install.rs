@@ -8,6 +8,7 @@ use super::version::Version;
 use crate::failpoint;
 use crate::object::{Loaded, Opened, Source, kernel};
 use crate::sys;
+use crate::sysctl;
 use crate::tunables::{Section, present};
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
@@ -125,22 +126,37 @@ pub(crate) fn put_back(algo: &Algo, serving: &Version, previous: &Version, files
     }
     // A map can be registered only once, so an equal one is loaded and registered.
     let (again, mut loaded) = load_again(algo, previous, files)?;
-    unregister(serving)?;
-    register(algo, &mut loaded).map_err(|error| restore(algo, serving, error))?;
+    let registered =
+        unregister(serving).and_then(|()| register(algo, &mut loaded).map_err(|error| restore(algo, serving, error)));
+    registered.inspect_err(|_| {
+        let _ = remove_tree(&again.dir);
+    })?;
     remove_tree(&previous.dir)?;
     Ok(again)
 }
 
-/// Registers `version` again after its replacement failed with `error`, on kernels without links. Returns `error`, and
-/// adds the reason if `version` could not be registered. Nothing serves in the meantime, so it reads the file at once,
-/// although the lock is held.
+/// Restores `version` after its replacement failed with `error`, on kernels without links. Returns `error`, and adds
+/// the reason if `version` could not be restored.
 fn restore(algo: &Algo, version: &Version, error: Error) -> Error {
-    let mut files = Files::read([version.clone()]);
-    let restored = load_again(algo, version, &mut files).and_then(|(_, mut loaded)| register(algo, &mut loaded));
-    match restored {
+    match register_again(algo, version) {
         Ok(()) => error,
-        Err(why) => error.and(&format!("the old version could not be registered again: {why:#}")),
+        Err(why) => error.and(&format!("the old version could not be restored: {why:#}")),
     }
+}
+
+/// Registers a copy of `version`, which takes its place. Nothing serves in the meantime, so this reads the file at
+/// once, although the lock is held.
+fn register_again(algo: &Algo, version: &Version) -> Result<()> {
+    let mut files = Files::read([version.clone()]);
+    let meta = version.meta()?;
+    version.mark_pending()?; // so is the copy: if this command is killed, the next one writes the defaults
+    let (again, mut loaded) = load_again(algo, version, &mut files)?;
+    let removed = remove_tree(&version.dir); // else it would count as the previous version
+    register(algo, &mut loaded)?;
+    // defaults still refer to what was unregistered
+    sysctl::replace_defaults(&algo.name, |_| vec![algo.name.clone()])?;
+    removed?;
+    again.set_meta(&meta)
 }
 
 /// Writes the table of operations into its map. libbpf does so when it registers the map; the registration then fails,

@@ -1,9 +1,14 @@
 //! Tests how `hotcc canary` promotes and aborts.
 
-use crate::canary::{Canary, HALF, RULE, state, until, with};
+use crate::canary::{Canary, HALF, RULE, state, status, until, with};
 use crate::common::*;
 use crate::ruled::Ruled;
+use hotcc_abi::pins;
+use hotcc_host::lock::PATIENCE;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
+use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -79,6 +84,25 @@ fn promote_and_abort_print_an_object() {
     let policy = printed["policy"].as_str().unwrap();
     assert!(policy.starts_with("[[policy]]\n") && policy.contains("congestion_control = \"po_west\""), "{printed}");
     assert_eq!(canary.ended().1["state"], "promoted");
+}
+
+#[test]
+fn the_next_step_begins_when_no_other_command_holds_the_lock() {
+    let Some(ruled) = Ruled::new("the_next_step_begins_when_no_other_command_holds_the_lock") else { return };
+    ruled.apply(&[RULE]);
+    let always_holds = ["--guard", "duration_p50 <= 1000 * control", "--min-connections", "50"];
+    let options = [&["--share", "20%", "--for", "1h"][..], &always_holds].concat();
+    let mut canary = Canary::running(&ruled, "po_west", &options);
+    let lock = File::open(Path::new(pins::RUN).join("lock")).unwrap();
+    let held = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, why)| why).unwrap();
+    with(&ruled, "po_west", 1000); // enough for the first step to pass
+    std::thread::sleep(PATIENCE + Duration::from_secs(1));
+    assert_eq!(status()["step"], 1);
+    drop(held);
+    until("it goes on or ends", || status()["step"] == 2 || state() != "running");
+    assert_eq!(state(), "running");
+    ok(&["canary", "abort"]);
+    assert_eq!(canary.ended().1["state"], "aborted");
 }
 
 #[test]

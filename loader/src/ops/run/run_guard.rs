@@ -71,11 +71,13 @@ impl RunGuard {
         let algo = Algo::named(&name);
         let load = |file: Option<Source>| load_for_runs(&request, file.map_or_else(|| Source::find(cc), Ok)?);
         let mut warnings = Vec::new();
+        let has_object = file.is_some() || hotcc_bpf::algo(&name).is_some();
         match algo.current()? {
-            Some(serving) if !is_for_runs(&algo) || in_use(&algo)? => {
+            // without an object, what a killed run left cannot be loaded again, and is used as it is
+            Some(serving) if !is_for_runs(&algo) || in_use(&algo)? || !has_object => {
                 same_file(&name, &serving, file.as_ref())?;
                 if values_matter {
-                    same_values(&algo, &serving, &request)?;
+                    same_values(&algo, &serving, choice)?;
                 }
             }
             // left by a killed run: load it again, because its tunables may have been changed meanwhile
@@ -88,7 +90,7 @@ impl RunGuard {
                     )));
                 }
             }
-            None if file.is_none() && hotcc_bpf::algo(&name).is_none() => {
+            None if !has_object => {
                 return Err(unknown(&name)?);
             }
             None => warnings = load(file)?,
@@ -111,7 +113,9 @@ impl RunGuard {
         let inode = |m: std::io::Result<std::fs::Metadata>| m.ok().map(|m| m.st_ino());
         let ours = inode(hold.metadata()) == inode(std::fs::metadata(algo.runs_path()));
         if ours && hold.relock(FlockArg::LockExclusiveNonblock).is_ok() {
-            unload_locked(&self.name, None)?;
+            for warning in unload_locked(&self.name, None)?.warnings {
+                tracing::warn!("{} was unloaded after the run: {warning}", self.name);
+            }
         }
         Ok(())
     }
@@ -146,13 +150,20 @@ fn same_file(name: &str, serving: &Version, file: Option<&Source>) -> Result<()>
     }
 }
 
-/// Fails if the serving version has other values than the request would set.
-fn same_values(algo: &Algo, serving: &Version, request: &Request) -> Result<()> {
+/// Fails if the serving version has other values than were asked for. Without a profile, only assignments were.
+fn same_values(algo: &Algo, serving: &Version, choice: &Choice) -> Result<()> {
     let name = &algo.name;
     let present = serving.settings()?;
     let mut wanted = present.clone();
     let tunables = serving.description()?.tunables;
-    for asked in values::settings(&tunables, &request.profile, &[], &request.set)? {
+    let mut asked = match &choice.profile {
+        Some(profile) => values::profile(&tunables, profile)?,
+        None => Vec::new(),
+    };
+    for text in &choice.set {
+        asked.push(values::parse(&tunables, text)?);
+    }
+    for asked in asked {
         wanted.iter_mut().filter(|w| w.tunable.name == asked.tunable.name).for_each(|w| w.value = asked.value);
     }
     let differing = present::changed(&present, &wanted);

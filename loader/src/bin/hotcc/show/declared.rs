@@ -57,7 +57,11 @@ pub fn emptied(emptied: &Emptied, json: bool) -> Result<()> {
         return print_json(emptied);
     }
     emptied.steps.iter().for_each(print_step);
-    say!("steps done: {}; nothing is loaded", emptied.steps.len());
+    let left = match &emptied.in_use[..] {
+        [] => "nothing is loaded".to_owned(),
+        names => format!("in use by `hotcc run`, and so still loaded: {}", names.join(", ")),
+    };
+    say!("steps done: {}; {left}", emptied.steps.len());
     warn(&emptied.warnings);
     Ok(())
 }
