@@ -421,7 +421,6 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 		if (flow->restore_cwnd) /* within a recovery, the kernel reports no CA_EVENT_LOSS */
 			timeout_begin(tp, flow, flow->restore_cwnd);
 		drain_cut_short(tp, flow);
-		loss_span_restart(tp, flow); /* the kernel has marked all in flight as lost, whatever arrived of it */
 		account_timeout(sk, &flow->account);
 	}
 }

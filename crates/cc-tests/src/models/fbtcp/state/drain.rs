@@ -68,7 +68,6 @@ impl State {
             self.time_out(sock, restore.window);
         }
         self.cut_drain_short(sock);
-        self.start_span(sock); // all that was in flight is marked as lost
     }
 
     /// Ends a running drain; slow start then finds W, up to 3/4 of that from before it.
