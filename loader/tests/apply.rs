@@ -210,7 +210,7 @@ fn a_step_that_fails_undoes_those_before_it() {
     let change = Change::new(test);
     assert_eq!(diff(&change.after), STEPS);
     for (n, step) in STEPS.iter().enumerate() {
-        let message = hotcc_testbed::command::failed(1, &change.apply_at(&[("HOTCC_FAIL_AT", &format!("step{n}"))]));
+        let message = failed(1, &change.apply_at(&[("HOTCC_FAIL_AT", &format!("step{n}"))]));
         assert!(
             message.starts_with("hotcc: cannot ")
                 && message.ends_with("the steps before it were undone: told to fail\n"),
@@ -309,7 +309,7 @@ fn files_to_roll_back_to_are_read_without_the_lock() {
     };
     assert!(apply(&before, "").status().unwrap().success());
     let output = opens_without_the_lock(&mut apply(&after, "step1"), &object);
-    let message = hotcc_testbed::command::failed(1, &output);
+    let message = failed(1, &output);
     assert!(message.contains("the steps before it were undone"), "{message}");
     same(&before);
 }

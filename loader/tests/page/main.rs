@@ -164,8 +164,8 @@ fn a_value_of_a_link_is_null_once_it_is_stale() {
         loop {
             let sample = live(address);
             if sample["time_ms"].as_u64().unwrap() > now_ms {
-                let links = sample["links"]["first"].as_array().unwrap().iter();
-                break links.cloned().find(|link| link["peers"] == "10.249.9.0/24").unwrap();
+                let links = sample["links"]["first"].as_array().unwrap();
+                break links.iter().find(|link| link["peers"] == "10.249.9.0/24").unwrap().clone();
             }
             std::thread::sleep(Duration::from_millis(100));
         }
