@@ -458,7 +458,8 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 	struct fbtcp *flow = flow_state(sk);
 
 	recovery_drop(flow);
-	loss_span_restart(tcp_sk(sk), flow); /* what it counted was not lost */
+	if (tcp_ca_state(sk) == TCP_CA_Loss)
+		loss_span_restart(tcp_sk(sk), flow); /* all in flight was marked as lost, and was not */
 	return tcp_reno_undo_cwnd(sk);
 }
 

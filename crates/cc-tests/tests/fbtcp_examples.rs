@@ -51,7 +51,7 @@ apply! {
     a_timeout_within_a_recovery_is_like_any,
     a_mark_halves_the_window,
     the_default_profile_gives_up_what_a_round_lost_over_2_percent,
-    losses_that_an_undo_proves_wrong_do_not_count,
+    what_a_spurious_timeout_marked_is_no_loss,
     a_drain_that_idling_ends_costs_no_window,
     idle_time_is_in_no_sample,
     a_takeover_starts_from_nothing_but_the_window,

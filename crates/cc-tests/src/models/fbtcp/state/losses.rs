@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::models::reno;
+use hotcc_host_algo::ca_state::LOSS;
 
 impl State {
     /// "Immune to random packet losses": returns W, so that PRR sends one segment for each that arrives.
@@ -45,10 +46,12 @@ impl State {
         self.no_rule();
     }
 
-    /// Undoes a reduction for a loss that proved spurious; the loss cap does not count it.
+    /// Undoes a reduction for a loss that proved spurious. The loss cap does not count what a timeout marked as lost.
     pub(in crate::models::fbtcp) fn undo(&mut self, sock: &View) -> u32 {
         self.coverage.add("undos");
-        self.start_span(sock);
+        if sock.ca_state as u8 == LOSS {
+            self.start_span(sock);
+        }
         self.restore = None;
         reno::undo_cwnd(sock)
     }
