@@ -122,9 +122,9 @@ static __always_inline bool virtual_samples(u64 *bandwidth_q8, struct ack_rate *
  * Whether the time since the last sample spans a round trip. The first sample must, because it is BWE with its full
  * weight, and the time between two ACKs says little. In a new connection, the first ACK does.
  */
-static __always_inline bool ack_rate_spans_rtt(const struct tcp_sock *tp, const struct ack_rate *r, s32 rtt_us)
+static __always_inline bool ack_rate_spans_rtt(const struct tcp_sock *tp, const struct ack_rate *r)
 {
-	return rtt_us <= 0 || (u32)tp->tcp_mstamp - r->last_us >= (u32)rtt_us;
+	return (u32)tp->tcp_mstamp - r->last_us >= tp->srtt_us >> 3;
 }
 
 /* Any sample, including the first one, one after a silence, and one beyond the ordinary arithmetic. */

@@ -81,16 +81,21 @@ SEC("struct_ops") void BPF_PROG(westwood_release, struct sock *sk)
 	account_close(sk, &f->account);
 }
 
+/* Separate from the hook, which then need not save registers across a call. */
+static __noinline void extraordinary_ack(const struct tcp_sock *tp, struct westwood_bpf *f)
+{
+	if (f->bandwidth_q8 || ack_rate_spans_rtt(tp, &f->acks))
+		ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
+}
+
 SEC("struct_ops") void BPF_PROG(westwood_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct westwood_bpf *f = flow_state(sk);
 
 	base_add(tp, &f->base_us, &f->base_seen_us, sample->rtt_us);
-	if (likely(ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
-		return;
-	if (f->bandwidth_q8 || ack_rate_spans_rtt(tp, &f->acks, sample->rtt_us))
-		ack_rate_any(tp, &f->acks, &f->bandwidth_q8, tau_ms);
+	if (unlikely(!ack_rate_add(tp, &f->acks, &f->bandwidth_q8, tau_ms)))
+		extraordinary_ack(tp, f);
 }
 
 SEC("struct_ops") void BPF_PROG(westwood_cong_avoid, struct sock *sk, u32 ack, u32 acked)

@@ -41,7 +41,7 @@ fn every_ack_is_a_sample() {
     let algo = HostAlgo::load("westwood_bpf");
     assert_eq!(algo.tunable("tau_ms"), 500);
     let (mut flow, mut view) = new_connection(&algo);
-    ack(&mut flow, &mut view, 10_000, 10, Some(10_000)); // 10,000 bytes in 10 ms; the first one starts the filter
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 10,000 bytes in 10 ms; the first one starts the filter
     assert_bandwidth(&flow, 1_000_000.0);
     // 2,000,000 bytes/s: a = (1000 - 10) / (1000 + 10); a * 1,000,000 + (1 - a) * (1,000,000 + 2,000,000) / 2
     ack(&mut flow, &mut view, 10_000, 20, Some(100_000));
@@ -58,7 +58,7 @@ fn every_ack_is_a_sample() {
 fn silence_counts_as_samples_of_zero() {
     let algo = HostAlgo::load("westwood_bpf");
     let (mut flow, mut view) = new_connection(&algo);
-    ack(&mut flow, &mut view, 10_000, 10, Some(10_000)); // 1,000,000 bytes/s
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
     // 600 ms: two virtual samples of 250 ms, a = (1000 - 250) / (1000 + 250) = 0.6:
     // 0.6 * 1,000,000 + 0.4 * (0 + 1,000,000) / 2 = 800,000, then 0.6 * 800,000 = 480,000;
     // 10 segments in the 100 ms left are 100,000 bytes/s, a = 9/11: 480,000 * 9/11 + 2/11 * 100,000 / 2
@@ -75,12 +75,12 @@ fn a_long_silence_restarts_the_filter() {
     let algo = HostAlgo::load("westwood_bpf");
     // 33 intervals of 250 ms: 32 virtual samples and a rest of 250 ms
     let (mut flow, mut view) = new_connection(&algo);
-    ack(&mut flow, &mut view, 10_000, 10, Some(10_000));
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_000, 25, Some(100_000)); // 100,000 bytes/s over the rest, 0.4 * half of it
     assert_bandwidth(&flow, 20_000.07); // and 0.6^32 * 4/3 * 1,000,000 * 0.6 of the old value
     // a microsecond more, and one sample covers the whole time
     let (mut flow, mut view) = new_connection(&algo);
-    ack(&mut flow, &mut view, 10_000, 10, Some(10_000));
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000));
     ack(&mut flow, &mut view, 8_250_001, 33, Some(100_000));
     assert_bandwidth(&flow, 4_000.0);
 }
@@ -90,7 +90,7 @@ fn a_loss_or_timeout_sets_ssthresh_to_the_bandwidth_delay_product() {
     let algo = HostAlgo::load("westwood_bpf");
     let (mut flow, mut view) = new_connection(&algo);
     assert_eq!(flow.ssthresh(), 75); // no bandwidth yet: W/2
-    ack(&mut flow, &mut view, 100_000, 100, Some(100_000)); // 1,000,000 bytes/s * 0.1 s / 1000 = 100 segments
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s * 0.1 s / 1000 = 100 segments
     assert_eq!(flow.ssthresh(), 100);
     view.snd_cwnd = 60;
     flow.set(&view);
@@ -148,7 +148,7 @@ fn an_idle_application_is_no_sample_of_zero_bandwidth() {
 fn silence_before_a_timeout_lowers_the_bandwidth() {
     let algo = HostAlgo::load("westwood_bpf");
     let (mut flow, mut view) = new_connection(&algo);
-    ack(&mut flow, &mut view, 10_000, 10, Some(10_000)); // 1,000,000 bytes/s
+    ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
     view.now_us += 500_000;
     view.ca_state = 4;
     flow.set(&view);

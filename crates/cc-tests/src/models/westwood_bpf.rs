@@ -61,7 +61,7 @@ impl Model for WestwoodBpf {
     /// Applies Algorithm 1 line 2.
     fn pkts_acked(&mut self, sock: &mut View, rtt_us: Option<u32>) {
         self.base.sample(sock, rtt_us, self.tunables.base_window_us);
-        let spans_rtt = rtt_us.is_none_or(|rtt_us| self.filter.elapsed_us(sock) >= rtt_us.into());
+        let spans_rtt = self.filter.elapsed_us(sock) >= u64::from(sock.srtt_us >> 3);
         self.filter.ack(sock, self.tunables.tau_ms, spans_rtt);
     }
 
