@@ -111,8 +111,8 @@ struct Check {
 }
 
 impl Check {
-    fn found(self, result: Result<String, String>) -> Finding {
-        let (verdict, found) = match result {
+    fn found(self, result: Result<impl Into<String>, impl Into<String>>) -> Finding {
+        let (verdict, found) = match result.map(Into::into).map_err(Into::into) {
             Ok(found) => (Verdict::Ok, found),
             Err(why) if [NOT_TRIED, NOT_VISIBLE].contains(&why.as_str()) => (Verdict::Unknown, why),
             Err(why) => (if self.needed { Verdict::Missing } else { Verdict::Degraded }, why),
@@ -220,7 +220,7 @@ fn functions_finding(exist: bool, can_be_called: bool) -> Finding {
         "since 5.13, for tcp_reno_cong_avoid, tcp_slow_start, tcp_cong_avoid_ai; without them nothing loads",
         "boot a newer kernel",
     )
-    .found(result.map(str::to_owned).map_err(str::to_owned))
+    .found(result)
 }
 
 fn iterator_finding(exists: bool, locks: bool) -> Finding {
@@ -234,7 +234,7 @@ fn iterator_finding(exists: bool, locks: bool) -> Finding {
         "since 5.9, with a socket lock since 5.16; status, metrics and moving open connections need it",
         "",
     )
-    .found(result.map(str::to_owned).map_err(str::to_owned))
+    .found(result)
 }
 
 /// Returns whether BPF may call CUBIC's functions: on x86, and on other machines since 6.10, which also gave
@@ -252,7 +252,7 @@ fn lets_bpf_call_cubic(btf: &Btf<'_>) -> bool {
 fn cubic_finding(may_be_called: bool) -> Finding {
     let result = if may_be_called { Ok("BPF may call its functions") } else { Err("BPF may not call its functions") };
     wanted("CUBIC for BPF", "since 6.10 except on x86-64; without it, mdcubic has Reno in CUBIC's place", "")
-        .found(result.map(str::to_owned).map_err(str::to_owned))
+        .found(result)
 }
 
 /// `setting` is `net.core.bpf_jit_enable`; `None` if it cannot be read.

@@ -1,6 +1,6 @@
 //! The kernel's list of congestion controls, and each network namespace's default.
 
-use hotcc_host::error::{Error, Result, Tried};
+use hotcc_host::error::{Result, Tried};
 use hotcc_host::nearest;
 use hotcc_host::netns::{self, NetNs};
 use std::path::Path;
@@ -39,17 +39,12 @@ pub fn set_default(name: &str) -> Result<()> {
 
 /// Returns the default of this network namespace.
 pub fn default_in(ns: &NetNs) -> Result<String> {
-    inside(ns, default)
+    netns::inside(ns, default)
 }
 
 /// Sets the default of this network namespace.
 pub fn set_default_in(ns: &NetNs, name: &str) -> Result<()> {
-    inside(ns, || set_default(name))
-}
-
-fn inside<T: Send>(ns: &NetNs, work: impl Fn() -> Result<T> + Send + Sync) -> Result<T> {
-    let results = netns::in_these(std::slice::from_ref(ns), |_| work())?;
-    results.into_iter().next().ok_or_else(|| Error::failed(format!("cannot enter network namespace {}", ns.label())))
+    netns::inside(ns, || set_default(name))
 }
 
 /// Returns whether the kernel would load a module for this name when a socket or a default asks for it.

@@ -1,5 +1,7 @@
 //! Examples worked by hand, which hold for a model and for its algorithm: one connection under either of them.
 
+pub mod westwood;
+
 use crate::models::{Model, close};
 use hotcc_host_algo::{Flow, HostAlgo, INFINITE_SSTHRESH, View};
 

@@ -1,6 +1,7 @@
 //! DCM against its model, and against examples worked by hand, which hold for the model too.
 
 use hotcc_cc_tests::examples::Example;
+use hotcc_cc_tests::examples::westwood::a_timeout_within_a_recovery_is_like_any;
 use hotcc_cc_tests::models::dcm::{Dcm, Tunables};
 use hotcc_cc_tests::on_model_and_algorithm;
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
@@ -252,28 +253,6 @@ fn the_first_sample_spans_a_round(c: &mut Connection) {
     c.assert_field("bandwidth_q8", 0.0);
     c.end_round(99_960, 98, Some(100_000), 100_000); // 100 segments in 100 ms
     c.assert_field("bandwidth_q8", 1e6);
-}
-
-/// The kernel asks for no ssthresh and reports no timeout then, and has set W to 1 already.
-fn a_timeout_within_a_recovery_is_like_any(c: &mut Connection) {
-    assert_eq!(c.ssthresh(), 75); // no bandwidth yet
-    c.sock.snd_ssthresh = 75;
-    c.enter(RECOVERY);
-    c.sock.snd_cwnd = 1;
-    c.enter(LOSS);
-    assert_eq!(c.window(), (1, 75));
-    c.sock.snd_cwnd = 60;
-    c.enter(0);
-    c.end_round(100_000, 100, Some(100_000), 100_000); // 1,000,000 bytes/s, 100 segments
-    assert_eq!(c.ssthresh(), 60);
-    c.sock.snd_ssthresh = 60;
-    c.enter(RECOVERY);
-    c.sock.snd_cwnd = 1;
-    c.enter(LOSS);
-    assert_eq!(c.window(), (1, 100)); // eq 4 of that moment
-    c.enter(0);
-    c.end_round(1000, 1, Some(300_000), 300_000);
-    c.assert_field("base_us", 300_000.0); // and RTTmin is measured anew
 }
 
 /// Measures the path of generation 0, at 100 ms; then changes to another one, and ends the round after which this is seen

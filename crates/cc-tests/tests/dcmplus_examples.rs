@@ -1,6 +1,7 @@
 //! DCM+ against its model, and against examples worked by hand, which hold for the model too.
 
 use hotcc_cc_tests::examples::Example;
+use hotcc_cc_tests::examples::westwood::a_timeout_within_a_recovery_is_like_any;
 use hotcc_cc_tests::models::dcmplus::{Dcmplus, Tunables};
 use hotcc_cc_tests::on_model_and_algorithm;
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
@@ -315,28 +316,6 @@ fn a_loss_sets_westwoods_threshold(c: &mut Connection) {
     assert_eq!(c.undo_cwnd(), 90);
     c.event(EVENT_COMPLETE_CWR);
     assert_eq!(c.window(), (60, 700));
-}
-
-/// The kernel asks for no ssthresh and reports no timeout then, and has set W to 1 already.
-fn a_timeout_within_a_recovery_is_like_any(c: &mut Connection) {
-    assert_eq!(c.ssthresh(), 75); // no bandwidth yet
-    c.sock.snd_ssthresh = 75;
-    c.enter(RECOVERY);
-    c.sock.snd_cwnd = 1;
-    c.enter(LOSS);
-    assert_eq!(c.window(), (1, 75));
-    c.enter(0);
-    c.ack(100_000, 100, Some(100_000)); // 1,000,000 bytes/s, 100 segments
-    c.sock.snd_cwnd = 60;
-    assert_eq!(c.ssthresh(), 60);
-    c.sock.snd_ssthresh = 60;
-    c.enter(RECOVERY);
-    c.sock.snd_cwnd = 1;
-    c.enter(LOSS);
-    assert_eq!(c.window(), (1, 100)); // eq 4 of that moment
-    c.enter(0);
-    c.ack(1000, 1, Some(300_000));
-    c.assert_field("base_us", 300_000.0); // and RTTmin is measured anew
 }
 
 fn a_timeout_puts_ssthresh_in_force(c: &mut Connection) {

@@ -4,25 +4,29 @@
 mod connection;
 #[path = "fbtcp_examples/examples.rs"]
 mod examples;
+#[path = "fbtcp_examples/losses.rs"]
+mod losses;
 
 use connection::Connection;
+use examples::*;
 use hotcc_cc_tests::models::fbtcp::{Fbtcp, Tunables};
 use hotcc_cc_tests::random::{self, Random, Timeouts, Totals};
 use hotcc_cc_tests::steady;
 use hotcc_host_algo::HostAlgo;
+use losses::*;
 
 macro_rules! apply {
     ($($example:ident,)*) => {
         mod the_model {
             use super::*;
-            $(#[test] fn $example() { examples::$example(Connection::model); })*
+            $(#[test] fn $example() { super::$example(Connection::model); })*
         }
 
         mod the_algorithm {
             use super::*;
             $(#[test] fn $example() {
                 let algo = HostAlgo::load("fbtcp");
-                examples::$example(|tunables, window| Connection::algorithm(&algo, tunables, window));
+                super::$example(|tunables, window| Connection::algorithm(&algo, tunables, window));
             })*
         }
     };

@@ -1,6 +1,7 @@
 //! Westwood against its model, and against examples worked by hand, which hold for the model too.
 
 use hotcc_cc_tests::examples::Example;
+use hotcc_cc_tests::examples::westwood::a_timeout_within_a_recovery_is_like_any;
 use hotcc_cc_tests::models::westwood_bpf::{Tunables, WestwoodBpf};
 use hotcc_cc_tests::on_model_and_algorithm;
 use hotcc_cc_tests::random::{self, Random, Timeouts};
@@ -172,28 +173,6 @@ fn never_less_than_two_segments_and_reno_before_the_first_sample(c: &mut Connect
     assert_eq!(c.ssthresh(), 2);
     c.event(EVENT_LOSS);
     assert_eq!(c.window(), (150, 2));
-}
-
-/// The kernel asks for no ssthresh and reports no timeout then, and has set W to 1 already.
-fn a_timeout_within_a_recovery_is_like_any(c: &mut Connection) {
-    assert_eq!(c.ssthresh(), 75); // no bandwidth yet
-    c.sock.snd_ssthresh = 75;
-    c.enter(RECOVERY);
-    c.sock.snd_cwnd = 1;
-    c.enter(LOSS);
-    assert_eq!(c.window(), (1, 75));
-    c.sock.snd_cwnd = 60;
-    c.enter(0);
-    c.ack(100_000, 100, Some(100_000)); // 1,000,000 bytes/s, 100 segments
-    assert_eq!(c.ssthresh(), 60);
-    c.sock.snd_ssthresh = 60;
-    c.enter(RECOVERY);
-    c.sock.snd_cwnd = 1;
-    c.enter(LOSS);
-    assert_eq!(c.window(), (1, 100)); // eq 4 of that moment
-    c.enter(0);
-    c.ack(1000, 1, Some(300_000));
-    c.assert_field("base_us", 300_000.0); // and RTTmin is measured anew
 }
 
 fn growth_is_reno(c: &mut Connection) {

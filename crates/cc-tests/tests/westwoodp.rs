@@ -113,7 +113,7 @@ fn a_timeout_within_a_recovery_is_like_any() {
     assert_eq!((view.snd_cwnd, view.snd_ssthresh), (1, 100));
     view.ca_state = LOSS;
     ack(&mut flow, &mut view, 1000, 1, Some(300_000));
-    assert_eq!(flow.private("base_us"), 300_000); // RTTmin is measured anew
+    assert_eq!(flow.private("base_us"), 300_000); // RTTmin is measured again
 }
 
 #[test]

@@ -115,6 +115,12 @@ pub fn in_each<T: Send>(work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Res
     Ok(results)
 }
 
+/// Runs `work` in this namespace.
+pub fn inside<T: Send>(ns: &NetNs, work: impl Fn() -> Result<T> + Send + Sync) -> Result<T> {
+    let results = in_these(std::slice::from_ref(ns), |_| work())?;
+    results.into_iter().next().ok_or_else(|| Error::failed(format!("cannot enter network namespace {}", ns.label())))
+}
+
 /// Runs `work` once in each of these namespaces, on a separate thread, because a thread cannot safely return to its
 /// namespace.
 pub fn in_these<T: Send>(namespaces: &[NetNs], work: impl Fn(&NetNs) -> Result<T> + Send + Sync) -> Result<Vec<T>> {

@@ -192,7 +192,7 @@ impl<F: FnMut(&Event)> Canary<F> {
             match self.running.renew(self.step + 1, share) {
                 Ok(None) => {}
                 Ok(Some(state)) => return Some(self.ended_by_another(state)),
-                // most likely, another command holds the lock; the verdict is not told yet, as it comes again
+                // most likely another command holds the lock; the verdict will come again, and is told then
                 Err(error) => {
                     tracing::warn!("cannot begin the next step yet: {error:#}");
                     self.has_to_decide = true;

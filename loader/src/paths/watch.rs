@@ -7,7 +7,7 @@
 use super::maps::{Bumped, PathMaps};
 use super::netlink::Notices;
 use super::routes::{Change, Routes};
-use hotcc_host::error::{Error, Result};
+use hotcc_host::error::Result;
 use hotcc_host::netns::{self, NetNs};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -32,11 +32,7 @@ pub fn watch(ns: Option<&str>, tell: impl Fn(News) -> Result<()> + Send + Sync) 
     PathMaps::open_or_create()?;
     let Some(name) = ns else { return watch_here(&tell) };
     let ns: NetNs = netns::named(name)?;
-    let watched = netns::in_these(std::slice::from_ref(&ns), |_| watch_here(&tell))?;
-    if watched.is_empty() {
-        return Err(Error::failed(format!("cannot enter network namespace {}", ns.label())));
-    }
-    Ok(())
+    netns::inside(&ns, || watch_here(&tell))
 }
 
 fn watch_here(tell: &impl Fn(News) -> Result<()>) -> Result<()> {

@@ -15,7 +15,7 @@ const BOUNDS: [(&str, f64); 9] = [
     ("dtcp", 1.26),        // measured: 1.22
     ("fbtcp", 1.26),       // measured: 1.22
     ("mdcubic", 1.3),      // measured: 1.22
-    ("westwood_bpf", 1.3), // measured: 1.26; as dcm
+    ("westwood_bpf", 1.3), // measured: 1.23; as dcm
     ("westwoodp", 0.97),   // measured: 0.81
 ];
 
