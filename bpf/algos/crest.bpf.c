@@ -6,23 +6,23 @@
  *
  * The law is this project's own, without a paper. docs/algorithms/crest.md describes it and its limits.
  *
- *            +-------+  a queue, or losses  +--------+  the least RTT is old, or a queue stands   +-------+
- *  init ---> | START | -------------------> | CRUISE | -----------------------------------------> | PROBE |
- *            +-------+                      +--------+                                            +-------+
- *             W doubles                      ^  ^  W of the model                   W small, two rounds | |
- *             per RTT          two rounds    |  |                                                       | |
- *                       +--------+           |  |     the least RTT was seen, or the queue is its own   | |
- *                       | REFILL | ----------+  |  <----------------------------------------------------+ |
- *                       +--------+ W as before  |                                                         |
- *                          ^                    | the queue is gone                 others own the queue, |
- *         the queue is its |                    |                                   in two probes on end  |
- *         own, or is never |  +---------+  +---------+                                                    |
- *         full             +- | RECHECK |  | COMPETE | <--------------------------------------------------+
- *                             +---------+  +---------+ W as CUBIC's
- *                              |    ^  ^        | |
- *                              |    |  +--------+ | after 24, 50, 100 .. rounds, or the queue doubled
- *                              +----|-------------+
- *                                   W smaller, two rounds; others own the queue: back to COMPETE
+ *            +-------+  a queue, or losses  +--------+  the least RTT is old, or a queue stands  +-------+
+ *  init ---> | START | -------------------> | CRUISE | ----------------------------------------> | PROBE |
+ *            +-------+                      +--------+                                           +-------+
+ *             W doubles                      ^  ^  W of the model            W small, two rounds  |     |
+ *             per RTT                        |  | two rounds                  in all other cases  |     |
+ *                                            |  +--------+ <--------------------------------------+     |
+ *                                            |  | REFILL |  W as before                                 |
+ *                                            |  +--------+ <--- MOVED <--- any state, see below         |
+ *             the queue is gone for 16 RTTs  |   ^                                                      |
+ *                                            |   | the queue is its own,            two tests on end:   |
+ *                                            |   | or is never full                 others own it       |
+ *                                            |  +---------+    others own it     +---------+            |
+ *                                 W smaller, |  | RECHECK | -------------------> | COMPETE | <----------+
+ *                                 two rounds |  +---------+ <------------------- +---------+
+ *                                            |        24, 50, 100 .. rounds, or    | W as CUBIC's
+ *                                            |        the queue doubled            |
+ *                                            +-------------------------------------+
  *
  *   sample   B = delivered / RTT of the segment just acknowledged (Little's law over its flight), once per slice, a quarter
  *            of an RTT. The kernel's delivered / interval spans stalls, and is too low after each.
@@ -412,7 +412,7 @@ SEC("struct_ops") void BPF_PROG(crest_set_state, struct sock *sk, u8 new_state)
 	else if (new_state == TCP_CA_Recovery)
 		mapped_account_loss(sk);
 	else if (new_state == TCP_CA_Loss)
-		mapped_account_timeout(sk);
+		timeout_seen(sk, flow_state(sk));
 }
 
 /* After an idle period, which says nothing about the link's rate. */

@@ -38,6 +38,6 @@ static __noinline void border_losses(struct sock *sk, struct crest *f, u32 segme
 	struct tcp_sock *tp = tcp_sk(sk);
 
 	if (border_loss_permille && tp->lost_out <= ignored + BORDER_FEW && tp->srtt_us >> 3 <= most_rtt_us &&
-	    border_saw_losses(sk))
+	    segments <= round_losses(tp, f) && border_saw_losses(sk))
 		set_lost_before(f, lost_before(f) + segments);
 }

@@ -12,6 +12,7 @@
 #include <hotcc/kernel.h>
 #include <hotcc/log2.h>
 
+#include "account_map.h"
 #include "crest_state.h"
 
 TUNABLE(u32, loss_permille, 30, 30, 4, 200, "permille", "share of lost segments that is ignored");
@@ -100,6 +101,17 @@ static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost
 		if (rounds >= POLICED_HOLD)
 			f->resume = min(f->resume + POLICED_GROWTH + more, W_MAX_LOG);
 	}
+}
+
+/*
+ * At a timeout, TCP takes all in flight for lost, though an outage often only held it up. So this is no loss, which would
+ * be taken for a rival's full queue. In START, it may be a policer that drops most of a window.
+ */
+static __always_inline void timeout_seen(struct sock *sk, struct crest *f)
+{
+	mapped_account_timeout(sk);
+	if (f->phase != START)
+		set_lost_before(f, tcp_sk(sk)->lost);
 }
 
 /*

@@ -205,6 +205,20 @@ static void report(const struct tcp_sock *tp)
 #endif
 }
 
+/* Sets what the flow shares with its siblings, who may write to it at any time; or the flow shares nothing. */
+static void join(void)
+{
+	static u64 group[8];
+	u8 how = next8();
+
+	for (int i = 0; i < 8; i++)
+		if (how >= 192)
+			group[i] = (u64)next32() << 32 | next32();
+		else if (how >= 128)
+			group[i] = 0;
+	host_share(how < 64 ? NULL : group);
+}
+
 static void event(struct tcp_sock *tp, u8 what)
 {
 	u8 state = tp->inet_conn.icsk_ca_state;
@@ -296,6 +310,9 @@ static void event(struct tcp_sock *tp, u8 what)
 		host_sack(tp, next8() % 5, pairs);
 		break;
 	}
+	case 22:
+		join();
+		break;
 	default:
 		advance(tp, next_scaled());
 		ack(tp);
@@ -311,6 +328,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, unsigned long size)
 	input = data;
 	input_end = data + size;
 	set_tunables();
+	join();
 	start(tp);
 	HOOK(tp, host_init(tp));
 	while (input < input_end)

@@ -3,7 +3,9 @@
 use super::{CRUISE, Connection, PROBE};
 use hotcc_host_algo::{HostAlgo, RateSample};
 
+const OPEN: u8 = 0;
 const CWR: u8 = 2;
+const LOSS: u8 = 4;
 /// Values of `policed`: from `LIMIT` on there is a limit, and from `RANDOM` on losses count as random.
 const LIMIT: u64 = 51;
 const RANDOM: u64 = 4 * LIMIT;
@@ -53,6 +55,30 @@ fn marks_shrink_the_window_below_what_arrives_until_they_end() {
     // 1/16 more per round, and at last 1.1
     let later: Vec<f64> = (0..4).map(|_| windows(1, false)).collect();
     assert!(later.is_sorted() && later[3] > 1.1 * 98.5, "{later:?}");
+}
+
+/// What a timeout marks as lost was often only held up. A full queue would be a rival's.
+#[test]
+fn an_outage_is_no_full_queue() {
+    let algo = HostAlgo::load("crest");
+    for undone in [false, true] {
+        let mut connection = Connection::wide(&algo);
+        connection.view.lost += connection.view.snd_cwnd;
+        connection.flow.set(&connection.view);
+        connection.flow.set_state(LOSS);
+        if undone {
+            connection.flow.set_state(OPEN);
+        }
+        connection.ack(200_000, 200, 200, 240_000);
+        assert_eq!(connection.state("filled"), 0, "undone: {undone}");
+        connection.flow.set_state(OPEN);
+        connection.ack(50_000, 200, 200, 40_000);
+        // a test comes only after 25 rounds with a queue
+        for _ in 0..5 {
+            connection.ack(50_000, 200, 200, 65_000);
+            assert_eq!(connection.state("phase"), CRUISE, "undone: {undone}");
+        }
+    }
 }
 
 #[test]

@@ -230,7 +230,6 @@ fn a_longer_rtt_ends_slow_start_of_default() {
 #[test]
 fn losses_without_a_queue_halve_n_and_a_few_do_not() {
     let algo = HostAlgo::load("dtcp");
-    // 200 of 700 are 28.6 %, a sixteenth of which is more than 1 %: N stays at 8, and a loss halves it
     for (lost, want) in [(0, 9.0), (1, 9.0), (200, 4.0)] {
         let (mut flow, mut view) = taken_over(&algo, room());
         view.srtt_us = 8 * 100_000;
