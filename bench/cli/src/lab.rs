@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use hotcc_kernels::Selector;
 use hotcc_lab::estimate;
 use hotcc_lab::native::Native;
-use hotcc_lab::planner::check_plans;
+use hotcc_lab::planner::{check_plans, partly_used};
 use hotcc_lab::plural::counted;
 use hotcc_lab::results::{SIMULATOR, Wanted};
 use hotcc_lab::run::{Backend, Lab, Progress, RunsFailed};
@@ -253,6 +253,7 @@ impl LabCommand {
             work.real_s = self.real_s(&source, &work, selection)?;
             let cases = counted(source.cases()?.len(), "case");
             println!("{}: valid, {cases}, {}, {}", path.display(), work.text(), self.estimate(&work));
+            partly_used(&source)?.iter().for_each(|note| println!("{}: {note}", path.display()));
         }
         Ok((source, work))
     }

@@ -29,7 +29,7 @@ trap 'echo "== end $?"; systemctl --no-block poweroff --force --force' EXIT
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 say() { echo "== $*"; }
 podman build --quiet --tag localhost/hotcc --file /image/Containerfile /image
-mkdir -p /run/hotcc
+mkdir -p /run/hotcc /var/lib/hotcc
 say apply
 @APPLY@
 say exporter
@@ -100,6 +100,25 @@ fn containers_have_the_capabilities_of_the_units() {
             (texts(&security["capabilities"]["drop"]), &security["privileged"]),
             (vec!["ALL".into()], &Value::Null)
         );
+    }
+}
+
+/// Root's file system is read-only: what commands write is in directories of the node.
+#[test]
+fn containers_can_write_where_commands_do() {
+    let directory = deploy().join("kubernetes");
+    let Some(objects) = objects("containers_can_write_where_commands_do", &directory) else { return };
+    let pod = &of_kind(&objects, "DaemonSet")["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    for container in [&pod["initContainers"][0], &pod["containers"][0]] {
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        for path in ["/sys/fs/bpf", "/run/hotcc", "/var/lib/hotcc"] {
+            let mount = mounts.iter().find(|mount| mount["mountPath"] == path && mount["readOnly"].is_null());
+            let mount = mount.unwrap_or_else(|| panic!("{path} is not writable: {container}"));
+            let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]).unwrap();
+            assert_eq!(volume["hostPath"]["path"], path);
+        }
     }
 }
 

@@ -146,6 +146,46 @@ fn a_trace_in_an_archive_is_explained_instead_of_fetched() {
 }
 
 #[test]
+fn a_copy_of_a_trace_in_an_archive_may_differ_only_in_what_is_not_read() {
+    const COPY: &str = "Timestamp,Longitude,RSRP,RSRQ,SNR,CQI,State,DL_bitrate\n\
+                        2020.01.01_00.00.00,8.4,-92,-19,-11.0,8,D,1000\n\
+                        2020.01.01_00.00.01,8.4,-93,-18,3.0,-,D,52000\n";
+    const SAMPLES: &str = "time_s,sinr_db,capacity_bps,rsrp_dbm,rsrq_db,cqi\n\
+                           0.000,-11.00,1000000,-92.00,-19.00,8\n1.000,3.00,52000000,-93.00,-18.00,\n";
+    let bench = Bench::new();
+    bench.list(&["whole"]);
+    let list = fs::read_to_string(bench.path("list.toml")).unwrap();
+    let sha256 = HEXLOWER.encode(&Sha256::digest(SAMPLES));
+    let archived = format!(
+        "[[archived]]\nname = \"drive.csv\"\naddress = \"https://x/a.zip\"\nlicence = \"MIT\"\nsha256 = \"{sha256}\"\n\
+         conversion = \"copy drive.csv out of the archive\"\nformat = \"cork\"\nsummary = \"a test's\"\n"
+    );
+    fs::write(bench.path("list.toml"), list + &archived).unwrap();
+    fs::create_dir(bench.path("copies")).unwrap();
+    let check = |copy: &str, names: &[&str]| {
+        fs::write(bench.path("copies/drive.csv"), copy).unwrap();
+        bench.run(&[&["check", "--list", "list.toml", "--traces", "copies"], names].concat())
+    };
+    for copy in [COPY, &COPY.replace("8.4", "0")] {
+        for names in [&["drive.csv"][..], &[]] {
+            let checked = check(copy, names);
+            assert!(checked.status.success(), "{}", err(&checked));
+            assert!(out(&checked).starts_with("drive.csv: valid, checksum as listed, 2 s, 2 samples; "), "{copy}");
+        }
+    }
+    // cut within the last number
+    let refused = check(COPY.strip_suffix("00\n").unwrap(), &[]);
+    assert_eq!((refused.status.code(), out(&refused), err(&refused).lines().count()), (Some(1), "", 1));
+    let told = "hotcc-bench: cannot use copies/drive.csv; delete it and download https://x/a.zip, copy drive.csv out of the \
+                archive, and name its directory with --traces or HOTCC_TRACES: the SHA-256 of its samples is ";
+    assert!(err(&refused).starts_with(told), "{}", err(&refused));
+    fs::remove_file(bench.path("copies/drive.csv")).unwrap();
+    let missing = bench.run(&["check", "--list", "list.toml", "drive.csv"]);
+    let told = "hotcc-bench: cannot find drive.csv: download https://x/a.zip, ";
+    assert!(missing.status.code() == Some(1) && err(&missing).starts_with(told), "{}", err(&missing));
+}
+
+#[test]
 fn failed_and_damaged_downloads_are_not_kept() {
     let bench = Bench::new();
     let cases = [
@@ -204,11 +244,7 @@ fn invalid_names_and_lists_are_reported() {
             "unknown trace `while`: did you mean `whole`? expected whole",
         ),
         (&["fetch", "--list", "none.toml"], 1, "cannot read none.toml: No such file"),
-        (
-            &["check", "--list", "list.toml", "whole"],
-            1,
-            "cannot find whole: fetch it with `hotcc-bench traces fetch whole`",
-        ),
+        (&["check", "--list", "list.toml", "whole"], 1, "cannot find whole: run `hotcc-bench traces fetch whole`"),
         (&["check", "none.csv"], 1, "cannot find the trace none.csv: it is not in ., "),
         (&["show", "none.csv"], 1, "cannot find the trace none.csv: it is not in ., "),
     ] {

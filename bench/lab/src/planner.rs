@@ -20,8 +20,10 @@ use std::time::Duration;
 mod links;
 mod network;
 mod objects;
+mod recordings;
 
 pub use objects::ObjectFile;
+pub use recordings::partly_used;
 
 /// Size of a datagram, or of a paced application's write, if the scenario does not specify it.
 const WRITE_BYTES: u32 = 1400;

@@ -29,7 +29,7 @@ pub const SIMULATOR: &str = "simulator";
 /// Columns of `flows.csv`. A cell is empty if the value is not known at that time. There is one row per flow and
 /// sampling period with ACKs.
 ///
-/// `delivery_rate_bps` is the rate at which data arrived in order at the receiver in the period. Windows are in
+/// `delivery_rate_bps` is the rate at which cumulative ACKs reported data to the sender in the period. Windows are in
 /// segments. `state` is the kernel's congestion avoidance state (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss).
 /// `sinr_db` is the link's true SINR. `detail` is the watched field of the algorithm's state, if one is watched.
 pub const FLOW_COLUMNS: [&str; 13] = [

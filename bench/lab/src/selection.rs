@@ -73,6 +73,13 @@ pub(super) struct OneRun<'a> {
 }
 
 impl Selection {
+    /// Returns the identities of a scenario's selected runs, in order. Fails if the scenario does not have a selected key
+    /// or value.
+    pub fn run_ids(&self, source: &Source) -> Result<Vec<RunId>> {
+        let cases = source.cases()?;
+        Ok(self.runs(source, &cases)?.into_iter().map(|one| one.id).collect())
+    }
+
     /// Returns the selected runs, in order. Fails if the scenario does not have a selected key or value.
     pub(super) fn runs<'a>(&self, source: &Source, cases: &'a [Case]) -> Result<Vec<OneRun<'a>>> {
         for wanted in &self.cases {

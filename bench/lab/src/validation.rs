@@ -3,6 +3,7 @@
 use crate::results::{Manifest, Results, RunId, RunSummary, SIMULATOR};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -11,6 +12,8 @@ use std::path::Path;
 pub const THROUGHPUT_BOUND: f64 = 0.01;
 /// Maximum difference of the 95th percentile of the queue's delay, as a share of the lab's.
 pub const DELAY_BOUND: f64 = 0.15;
+/// Number of digits of a version that the page has.
+const DIGITS: usize = 12;
 
 /// A figure from the lab and from the simulator.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -66,6 +69,8 @@ pub struct Validation {
     pub compared: Vec<Comparison>,
     /// Number of the lab's runs that were not compared.
     pub left_out: usize,
+    /// SHA-256 of each version of each algorithm's object, and the scenarios that ran with this version.
+    pub objects: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
 }
 
 impl Validation {
@@ -73,6 +78,12 @@ impl Validation {
     pub fn add(&mut self, other: Self) {
         self.compared.extend(other.compared);
         self.left_out += other.left_out;
+        for (name, versions) in other.objects {
+            let known = self.objects.entry(name).or_default();
+            for (sha256, scenarios) in versions {
+                known.entry(sha256).or_default().extend(scenarios);
+            }
+        }
     }
 
     /// Returns the sentence on what was left out, if anything was.
@@ -86,10 +97,13 @@ impl Validation {
     }
 }
 
+fn algorithms() -> impl Iterator<Item = &'static str> {
+    hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS).map(|object| object.name)
+}
+
 /// Returns the algorithms of which the two results have different versions.
 fn changed_algorithms(ours: &Manifest, theirs: &Manifest) -> Vec<&'static str> {
-    let algorithms = hotcc_bpf::ALGOS.iter().chain(hotcc_bpf::PEERS).map(|object| object.name);
-    algorithms.filter(|name| ours.objects.get(*name) != theirs.objects.get(*name)).collect()
+    algorithms().filter(|name| ours.objects.get(*name) != theirs.objects.get(*name)).collect()
 }
 
 /// Compares the simulator's results of a scenario, `OUT/NAME/simulator`, with those of every kernel beside it.
@@ -122,6 +136,10 @@ pub fn compare(directory: &Path) -> Result<Validation> {
             path.display(),
             changed.join(", ")
         );
+        for (name, sha256) in algorithms().filter_map(|name| Some((name, ours.objects.get(name)?))) {
+            let versions = all.objects.entry(name.to_owned()).or_default();
+            versions.entry(sha256.clone()).or_default().insert(ours.scenario.clone());
+        }
         for run in &lab.runs {
             let same = simulated.runs.iter().find(|same| run.invalid.is_empty() && same.run == run.run);
             let pair = |metric| Pair::of(run, same?, metric);
@@ -141,8 +159,8 @@ pub fn compare(directory: &Path) -> Result<Validation> {
     Ok(all)
 }
 
-/// Returns the page of all comparisons: the number of runs within the bounds, then every run. Runs beyond the bounds
-/// are marked.
+/// Returns the page of all comparisons: the number of runs within the bounds, every run, and the versions of the
+/// algorithms. Runs beyond the bounds are marked.
 #[must_use]
 pub fn page(validation: &Validation) -> String {
     let all = &validation.compared;
@@ -178,7 +196,29 @@ pub fn page(validation: &Validation) -> String {
             percent(delay.difference())
         );
     }
-    page
+    page + &versions(validation)
+}
+
+/// Returns the table of the algorithms' versions. If an algorithm has several, each is followed by its scenarios.
+fn versions(validation: &Validation) -> String {
+    if validation.objects.is_empty() {
+        return String::new();
+    }
+    let mut table = format!(
+        "\nThe algorithms of these runs, with the first {DIGITS} digits of the SHA-256 of each BPF object, which \
+         `hotcc status --json` prints of a loaded one. The simulator ran the same sources, compiled for the host.\n\n\
+         | algorithm | object |\n| --- | --- |\n"
+    );
+    for (name, versions) in &validation.objects {
+        let version = |(sha256, scenarios): (&String, &BTreeSet<String>)| {
+            let digits = format!("`{}`", sha256.get(..DIGITS).unwrap_or(sha256));
+            let scenarios: Vec<&str> = scenarios.iter().map(String::as_str).collect();
+            if versions.len() == 1 { digits } else { format!("{digits} ({})", scenarios.join(", ")) }
+        };
+        let versions: Vec<String> = versions.iter().map(version).collect();
+        let _ = writeln!(table, "| {name} | {} |", versions.join(", "));
+    }
+    table
 }
 
 fn percent(share: f64) -> String {
@@ -188,7 +228,6 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn compared(rate: f64, delay: f64) -> Comparison {
         Comparison {
@@ -204,10 +243,30 @@ mod tests {
     fn runs_beyond_either_bound_are_named() {
         let all = [compared(10.09, 22.9), compared(9.89, 20.0), compared(10.0, 23.1)];
         assert_eq!(all.each_ref().map(Comparison::is_within_bounds), [true, false, false]);
-        let page = page(&Validation { compared: all.to_vec(), left_out: 0 });
+        let page = page(&Validation { compared: all.to_vec(), ..Validation::default() });
         assert!(page.contains("1 of 3 runs are within 1 % of the lab's throughput and 15 %"), "{page}");
         assert_eq!(page.matches("**cc=bbr**").count(), 2);
         assert!(page.contains("| 10.000 | 9.890 | -1.1 % | 20.00 | 20.00 | +0.0 % |"), "{page}");
+    }
+
+    #[test]
+    fn the_page_ends_with_the_versions_of_the_algorithms() {
+        let of = |scenario: &str, dtcp: char| {
+            let versions = |digit: char| {
+                let scenarios = BTreeSet::from([scenario.to_owned()]);
+                BTreeMap::from([(digit.to_string().repeat(64), scenarios)])
+            };
+            let objects = BTreeMap::from([("dcm".to_owned(), versions('c')), ("dtcp".to_owned(), versions(dtcp))]);
+            Validation { objects, ..Validation::default() }
+        };
+        let mut all = of("wide", 'b');
+        all.add(of("small", 'b'));
+        let same = "| algorithm | object |\n| --- | --- |\n| dcm | `cccccccccccc` |\n| dtcp | `bbbbbbbbbbbb` |\n";
+        assert!(page(&all).ends_with(same), "{}", page(&all));
+        all.add(of("late", 'a'));
+        let two = "| dcm | `cccccccccccc` |\n| dtcp | `aaaaaaaaaaaa` (late), `bbbbbbbbbbbb` (small, wide) |\n";
+        assert!(page(&all).ends_with(two), "{}", page(&all));
+        assert!(!page(&Validation::default()).contains("| algorithm |"));
     }
 
     #[test]

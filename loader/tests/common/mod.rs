@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -143,8 +143,8 @@ impl Connection {
         if let Some(cc) = cc {
             setsockopt(&fd, TcpCongestion, &OsString::from(cc)).unwrap_or_else(|e| panic!("{cc}: {e}"));
         }
-        let port = listener.local_addr().unwrap().port();
-        connect(fd.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))).unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!("not IPv4: {listener:?}") };
+        connect(fd.as_raw_fd(), &SockaddrIn::from(address)).unwrap();
         // SAFETY: the descriptor was just created, and its ownership moves here.
         let client = unsafe { TcpStream::from_raw_fd(fd.into_raw_fd()) };
         let (server, _) = listener.accept().unwrap();

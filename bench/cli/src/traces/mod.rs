@@ -3,11 +3,11 @@
 mod chart;
 mod inspect;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use hotcc_channel_model::trace::Trace;
-use hotcc_lab::traces::fetch::{Fetched, fetch, verify};
-use hotcc_lab::traces::{self, Archived, List, Listed, TraceFiles};
+use hotcc_lab::traces::fetch::{Fetched, fetch};
+use hotcc_lab::traces::{self, Archived, Entry, List, Listed, TraceFiles};
 use inspect::{Facts, Shown};
 use serde::Serialize;
 use std::fs;
@@ -121,18 +121,13 @@ impl Known {
     }
 
     /// Returns the path of a file or of a listed trace, and its entry in the list.
-    fn find(&self, list: &List, name: &str) -> Result<(PathBuf, Option<Listed>)> {
-        let listed = list.get(name).ok().filter(|_| !Path::new(name).exists()).cloned();
-        match &listed {
-            Some(trace) => match self.place(&trace.name) {
-                Some(path) => Ok((path, listed)),
-                None => bail!("cannot find {name}: fetch it with `hotcc-bench traces fetch {name}`"),
-            },
-            None => {
-                let files = TraceFiles::beside(Path::new(".")).then(&self.traces.directories());
-                Ok((files.find(Path::new(name))?, None))
-            }
-        }
+    fn find<'a>(&self, list: &'a List, name: &str) -> Result<(PathBuf, Option<Entry<'a>>)> {
+        let Some(trace) = list.entry(name).filter(|_| !Path::new(name).exists()) else {
+            let files = TraceFiles::beside(Path::new(".")).then(&self.traces.directories());
+            return Ok((files.find(Path::new(name))?, None));
+        };
+        let path = self.place(name).with_context(|| format!("cannot find {name}: {}", trace.advice()))?;
+        Ok((path, Some(trace)))
     }
 }
 
@@ -206,11 +201,11 @@ fn fetch_all(names: &[String], list: &List) -> Result<ExitCode> {
 
 fn check(names: &[String], known: &Known, json: bool) -> Result<ExitCode> {
     let list = known.list()?;
-    let here = list.traces.iter().filter_map(|trace| known.place(&trace.name).map(|path| (trace, path)));
+    let here = list.entries().filter_map(|trace| known.place(trace.name()).map(|path| (trace, path)));
     let checked: Vec<Result<Facts>> = if names.is_empty() {
-        here.map(|(trace, path)| examine(&trace.name, &path, Some(trace))).collect()
+        here.map(|(trace, path)| examine(trace.name(), &path, Some(trace))).collect()
     } else {
-        let found = |name: &String| known.find(&list, name).and_then(|(path, of)| examine(name, &path, of.as_ref()));
+        let found = |name: &String| known.find(&list, name).and_then(|(path, of)| examine(name, &path, of));
         names.iter().map(found).collect()
     };
     if checked.is_empty() {
@@ -234,17 +229,18 @@ fn check(names: &[String], known: &Known, json: bool) -> Result<ExitCode> {
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn examine(name: &str, path: &Path, listed: Option<&Listed>) -> Result<Facts> {
+fn examine(name: &str, path: &Path, listed: Option<Entry<'_>>) -> Result<Facts> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if let Some(trace) = listed {
-        let advice = || format!("cannot use {}; delete it and run `hotcc-bench traces fetch {name}`", path.display());
-        verify(trace, &bytes).with_context(advice)?;
+        let advice = || format!("cannot use {}; delete it and {}", path.display(), trace.advice());
+        trace.verify(path, &bytes).with_context(advice)?;
     }
     Ok(Facts::of(name, path, listed.is_some(), &Trace::parse(path, &bytes)?))
 }
 
 fn show(name: &str, svg: Option<&Path>, known: &Known, json: bool) -> Result<ExitCode> {
-    let (path, _) = known.find(&known.list()?, name)?;
+    let list = known.list()?;
+    let (path, _) = known.find(&list, name)?;
     let trace = Trace::load(&path)?;
     let shown = Shown::of(name, &path, &trace);
     if json {

@@ -3,6 +3,7 @@
 use crate::{VALID, command::lab};
 use hotcc_lab::planner::plan;
 use hotcc_lab::scenario::Source;
+use hotcc_lab::traces::List;
 use hotcc_lab_proto::plan::{Plan, PlannedLink};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -196,12 +197,17 @@ fn invalid_recorded_links_are_reported_with_their_line() {
     ] {
         assert_eq!(error_of(file, "publish = \"none\""), format!("{radio}{what}\n"));
     }
-    let listed = "mahimahi_ATT-LTE-driving-2016.down";
+    let (listed, archived) = ("mahimahi_ATT-LTE-driving-2016.down", "ucc5g_driving_download.csv");
     write(listed, &delivery_trace());
-    let damaged = error_of(&format!("file = \"{listed}\""), "publish = \"none\"");
-    let advice = format!("rename it, or delete it and run `hotcc-bench traces fetch {listed}`: it has ");
-    assert!(damaged.starts_with(&format!("hotcc-bench: cannot use {listed}; {advice}")), "{damaged}");
-    assert_eq!(damaged.lines().count(), 1, "{damaged}");
+    write(archived, "time_s,sinr_db,capacity_bps\n0,1,5\n");
+    for (name, advice, what) in [
+        (listed, format!("run `hotcc-bench traces fetch {listed}`"), "it has "),
+        (archived, List::built_in().unwrap().entry(archived).unwrap().advice(), "the SHA-256 of its samples is "),
+    ] {
+        let damaged = error_of(&format!("file = \"{name}\""), "publish = \"none\"");
+        let expected = format!("hotcc-bench: cannot use {name}; rename it, or delete it and {advice}: {what}");
+        assert!(damaged.starts_with(&expected) && damaged.lines().count() == 1, "{damaged}");
+    }
     let missing = error_of("file = \"none.down\"", "publish = \"none\"");
     assert!(missing.starts_with(&format!("{radio}cannot find the trace none.down: it is not in ., ")), "{missing}");
     let misspelt = error_of("file = \"a.down\"", "publish = \"snr\"");
@@ -219,6 +225,29 @@ fn traces_are_found_in_the_directory_that_is_given() {
     assert!(error_of(here.path(), &text, &[]).contains("cannot find the trace a.down"));
     let directory = there.path().to_str().unwrap();
     assert_eq!(error_of(here.path(), &text, &["--traces", directory]), "");
+}
+
+#[test]
+fn a_check_prints_the_part_of_a_longer_recording_that_runs_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
+    // 120 s; the last tenth of a second is left out
+    write("long.down", &(0..=1200).map(|k| format!("{}\n", k * 100)).collect::<String>());
+    let notes = |radio: &str| -> Vec<String> {
+        let text = scenario(radio, "publish = \"none\"");
+        write("x.toml", &text.replace("loss = [0.01]", "loss = [0.01, 0.02]"));
+        let checked = lab(&["--check", "x.toml"], directory.path());
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        let said = String::from_utf8(checked.stdout).unwrap();
+        assert!(said.starts_with("x.toml: valid, 2 cases, "), "{said}");
+        said.lines().skip(1).map(str::to_owned).collect()
+    };
+    let file = "file = \"long.down\"\nfrom_s = ";
+    let note = "x.toml: long.down lasts 120 s; runs use 15 s of it, from second 20";
+    assert_eq!(notes(&format!("{file}20")), [note], "one line for all cases");
+    for all_used in ["20\nlength_s = 15", "105", "110"] {
+        assert!(notes(&format!("{file}{all_used}")).is_empty(), "{all_used}");
+    }
 }
 
 /// Uses a recorded trace if `HOTCC_TRACES` has it, else one of the same format.

@@ -15,7 +15,7 @@ use std::time::Duration;
 const COARSE_NS: u64 = 100_000_000;
 const FINE_NS: u64 = 10_000_000;
 /// Time for which rates continue after the end, so that packets that are queued at the end still have a time to leave.
-const AFTER_THE_END: Duration = Duration::from_secs(5);
+pub(super) const AFTER_THE_END: Duration = Duration::from_secs(5);
 /// How often the delay follows a radio's round-trip time. A link's program skips only a few phases per packet, so
 /// shorter phases would leave a link with a stale delay after an idle time.
 const RTT_STEP: Duration = Duration::from_millis(100);

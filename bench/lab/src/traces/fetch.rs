@@ -2,9 +2,7 @@
 
 use super::list::Listed;
 use anyhow::{Context, Result, bail};
-use data_encoding::HEXLOWER;
 use nix::fcntl::{Flock, FlockArg};
-use sha2::{Digest, Sha256};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +28,7 @@ pub enum Fetched {
 /// case `directory` is unchanged.
 pub fn fetch(trace: &Listed, directory: &Path) -> Result<Fetched> {
     let place = directory.join(&trace.name);
-    if fs::read(&place).is_ok_and(|bytes| verify(trace, &bytes).is_ok()) {
+    if fs::read(&place).is_ok_and(|bytes| trace.verify(&bytes).is_ok()) {
         return Ok(Fetched::Cached(place));
     }
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
@@ -40,25 +38,11 @@ pub fn fetch(trace: &Listed, directory: &Path) -> Result<Fetched> {
     let tried = || format!("cannot fetch {} from {}", trace.name, trace.address);
     download(trace, scratch.path()).with_context(tried)?;
     let bytes = fs::read(scratch.path()).with_context(tried)?;
-    verify(trace, &bytes).with_context(tried)?;
+    trace.verify(&bytes).with_context(tried)?;
     fs::set_permissions(scratch.path(), Permissions::from_mode(0o644)).with_context(tried)?;
     scratch.as_file().sync_all().with_context(tried)?;
     scratch.persist(&place).map_err(|e| e.error).with_context(|| format!("cannot write {}", place.display()))?;
     Ok(Fetched::New(place))
-}
-
-/// Checks whether a file is the listed one.
-///
-/// # Errors States what differs: the size or the checksum.
-pub fn verify(trace: &Listed, bytes: &[u8]) -> Result<()> {
-    if bytes.len() as u64 != trace.bytes {
-        bail!("it has {} bytes, expected {}", bytes.len(), trace.bytes);
-    }
-    let sha256 = HEXLOWER.encode(&Sha256::digest(bytes));
-    if !sha256.eq_ignore_ascii_case(&trace.sha256) {
-        bail!("its SHA-256 is {sha256}, expected {}", trace.sha256);
-    }
-    Ok(())
 }
 
 /// Locks the cache for changes. Removes the files of fetches that were killed.

@@ -1,6 +1,5 @@
 //! Looks up the trace files that a scenario names.
 
-use super::fetch::verify;
 use super::list::List;
 use anyhow::{Context, Result, bail};
 use hotcc_channel_model::RadioSpec;
@@ -50,11 +49,10 @@ impl TraceFiles {
             return Ok(found);
         }
         let looked: Vec<String> = self.directories.iter().map(|directory| shown(directory)).collect();
-        let (list, name) = (List::built_in()?, file.to_str().unwrap_or_default());
-        let advice = match (list.get(name), list.archived(name)) {
-            (Ok(_), _) => format!("fetch it with `hotcc-bench traces fetch {name}`"),
-            (_, Some(archived)) => archived.advice(),
-            _ => format!("name its directory with --traces or {TRACES}"),
+        let list = List::built_in()?;
+        let advice = match file.to_str().and_then(|name| list.entry(name)) {
+            Some(trace) => trace.advice(),
+            None => format!("name its directory with --traces or {TRACES}"),
         };
         bail!("cannot find the trace {}: it is not in {}; {advice}", file.display(), looked.join(", "))
     }
@@ -64,13 +62,11 @@ impl TraceFiles {
     /// # Errors States what differs, and what to do.
     pub fn verify(&self, file: &Path) -> Result<()> {
         let list = List::built_in()?;
-        let Some(listed) = file.to_str().and_then(|name| list.get(name).ok()) else { return Ok(()) };
+        let Some(trace) = file.to_str().and_then(|name| list.entry(name)) else { return Ok(()) };
         let Ok(path) = self.find(file) else { return Ok(()) };
         let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        verify(listed, &bytes).with_context(|| {
-            let (path, name) = (path.display(), &listed.name);
-            format!("cannot use {path}; rename it, or delete it and run `hotcc-bench traces fetch {name}`")
-        })
+        let advice = || format!("cannot use {}; rename it, or delete it and {}", path.display(), trace.advice());
+        trace.verify(&path, &bytes).with_context(advice)
     }
 
     /// Returns a copy of a radio with the paths of its trace files resolved.
@@ -124,7 +120,7 @@ mod tests {
         assert_eq!(told, looked + "name its directory with --traces or HOTCC_TRACES");
         let listed = &List::built_in().unwrap().traces[0].name;
         let told = files.find(Path::new(listed)).unwrap_err().to_string();
-        assert!(told.ends_with(&format!("fetch it with `hotcc-bench traces fetch {listed}`")), "{told}");
+        assert!(told.ends_with(&format!("; run `hotcc-bench traces fetch {listed}`")), "{told}");
         let archived = &List::built_in().unwrap().archived[0];
         let told = files.find(Path::new(&archived.name)).unwrap_err().to_string();
         assert!(told.ends_with(&format!("; {}", archived.advice())), "{told}");

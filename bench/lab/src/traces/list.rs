@@ -1,10 +1,13 @@
 //! The list of public traces: the address of each, and how to recognise it.
 
 use super::find::TRACES;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
+use data_encoding::HEXLOWER;
+use hotcc_channel_model::trace::Trace;
 use hotcc_host::error::Error;
 use hotcc_host::nearest::expected;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
 
@@ -43,6 +46,16 @@ pub struct Listed {
     pub summary: String,
 }
 
+impl Listed {
+    /// Checks whether a file is this trace.
+    ///
+    /// # Errors States what differs: the size or the checksum.
+    pub fn verify(&self, bytes: &[u8]) -> Result<()> {
+        ensure!(bytes.len() as u64 == self.bytes, "it has {} bytes, expected {}", bytes.len(), self.bytes);
+        verify_sum("its SHA-256", bytes, &self.sha256)
+    }
+}
+
 /// A public trace that is a file of an archive.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -55,6 +68,9 @@ pub struct Archived {
     pub licence: String,
     /// What makes the archive the file of this name, as an instruction.
     pub conversion: String,
+    /// SHA-256 of [`Trace::to_csv`], in hexadecimal digits. Copies may differ in columns that are not read, for example
+    /// in positions.
+    pub sha256: String,
     /// Format, as named in `docs/reference/traces.md`.
     pub format: String,
     /// Description in one line.
@@ -66,6 +82,58 @@ impl Archived {
     #[must_use]
     pub fn advice(&self) -> String {
         format!("download {}, {}, and name its directory with --traces or {TRACES}", self.address, self.conversion)
+    }
+
+    /// Checks whether a file has the samples of this trace. `path` is only used in errors.
+    ///
+    /// # Errors The file is not a trace, or has other samples.
+    pub fn verify(&self, path: &Path, bytes: &[u8]) -> Result<()> {
+        verify_sum("the SHA-256 of its samples", Trace::parse(path, bytes)?.to_csv(), &self.sha256)
+    }
+}
+
+fn verify_sum(what: &str, content: impl AsRef<[u8]>, expected: &str) -> Result<()> {
+    let sha256 = HEXLOWER.encode(&Sha256::digest(content));
+    ensure!(sha256.eq_ignore_ascii_case(expected), "{what} is {sha256}, expected {expected}");
+    Ok(())
+}
+
+/// A public trace of either kind.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry<'a> {
+    /// A trace that can be fetched.
+    Listed(&'a Listed),
+    /// A trace in an archive.
+    Archived(&'a Archived),
+}
+
+impl<'a> Entry<'a> {
+    /// Returns the name of the trace and of its file.
+    #[must_use]
+    pub fn name(self) -> &'a str {
+        match self {
+            Self::Listed(trace) => &trace.name,
+            Self::Archived(trace) => &trace.name,
+        }
+    }
+
+    /// States how to get the file, as an instruction.
+    #[must_use]
+    pub fn advice(self) -> String {
+        match self {
+            Self::Listed(trace) => format!("run `hotcc-bench traces fetch {}`", trace.name),
+            Self::Archived(trace) => trace.advice(),
+        }
+    }
+
+    /// Checks whether a file is this trace. `path` is only used in errors.
+    ///
+    /// # Errors States what differs.
+    pub fn verify(self, path: &Path, bytes: &[u8]) -> Result<()> {
+        match self {
+            Self::Listed(trace) => trace.verify(bytes),
+            Self::Archived(trace) => trace.verify(path, bytes),
+        }
     }
 }
 
@@ -87,24 +155,36 @@ impl List {
 
     fn parse(text: &str) -> Result<Self> {
         let list: Self = toml::from_str(text).map_err(|e| anyhow::Error::msg(e.message().trim().to_owned()))?;
-        for trace in &list.traces {
+        let listed = list.traces.iter().map(|trace| [&trace.name, &trace.address, &trace.sha256]);
+        let archived = list.archived.iter().map(|trace| [&trace.name, &trace.address, &trace.sha256]);
+        for [name, address, sha256] in listed.chain(archived) {
             let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-            let name = &trace.name;
             // The name becomes the name of a file in the cache, so it must not lead out of the cache.
             if name.starts_with('.') || name.is_empty() || !name.chars().all(plain) {
-                anyhow::bail!("invalid name `{name}`: expected letters, digits, `.`, `_` and `-`");
+                bail!("invalid name `{name}`: expected letters, digits, `.`, `_` and `-`");
             }
-            if trace.sha256.len() != 64 || !trace.sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
-                anyhow::bail!("invalid sha256 of {name}: expected 64 hexadecimal digits");
+            if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+                bail!("invalid sha256 of {name}: expected 64 hexadecimal digits");
             }
-            if !["http://", "https://"].iter().any(|scheme| trace.address.starts_with(scheme)) {
-                anyhow::bail!("invalid address of {name}: expected http:// or https://");
+            if !["http://", "https://"].iter().any(|scheme| address.starts_with(scheme)) {
+                bail!("invalid address of {name}: expected http:// or https://");
             }
         }
         Ok(list)
     }
 
-    /// Returns the trace with this name.
+    /// Returns the traces of both kinds.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.traces.iter().map(Entry::Listed).chain(self.archived.iter().map(Entry::Archived))
+    }
+
+    /// Returns the trace of either kind with this name.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<Entry<'_>> {
+        self.entries().find(|trace| trace.name() == name)
+    }
+
+    /// Returns the trace with this name that can be fetched.
     ///
     /// # Errors If the list does not have it, or it is in an archive.
     pub fn get(&self, name: &str) -> Result<&Listed> {
@@ -132,9 +212,8 @@ mod tests {
     #[test]
     fn the_built_in_list_is_complete() {
         let list = List::built_in().unwrap();
-        let archived = list.archived.iter().map(|trace| trace.name.as_str());
-        let names: BTreeSet<&str> = list.traces.iter().map(|trace| trace.name.as_str()).chain(archived).collect();
-        assert_eq!(names.len(), list.traces.len() + list.archived.len(), "a name is there twice");
+        let names: BTreeSet<&str> = list.entries().map(Entry::name).collect();
+        assert_eq!(names.len(), list.entries().count(), "a name is there twice");
         for trace in &list.traces {
             assert!(trace.address.starts_with("https://") && trace.bytes > 0, "{}", trace.name);
             assert!(!trace.licence.is_empty() && !trace.summary.contains('\n'), "{}", trace.name);

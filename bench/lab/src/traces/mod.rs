@@ -5,4 +5,4 @@ mod find;
 mod list;
 
 pub use find::{TRACES, TraceFiles, cache, directories};
-pub use list::{Archived, List, Listed};
+pub use list::{Archived, Entry, List, Listed};

@@ -102,7 +102,8 @@ impl Trace {
         last + self.period().unwrap_or(Duration::from_secs(1))
     }
 
-    /// Returns the trace as CSV text that [`Trace::parse`] reads: milliseconds, 1/100 dB, whole bit/s.
+    /// Returns the trace as CSV text that [`Trace::parse`] reads: milliseconds, 1/100 dB, whole bit/s. The lab's list of
+    /// traces in archives has checksums of this text: if its form changes, they change.
     #[must_use]
     pub fn to_csv(&self) -> String {
         plain::write(&self.samples)

@@ -133,7 +133,8 @@ fn reports_of_a_new_cell_do_not_add_up() {
 }
 
 /// From ten seconds after the change on, each of a short run's twelve paths has 0.8 of its rate. In a soak, one path in
-/// thirty has less.
+/// thirty has less: neither falls of W nor probes showed it soon enough. A flow that never noticed would keep a few
+/// segments in flight, which on a fast path is far below the tenth that each must have.
 #[test]
 fn a_longer_route_that_nobody_reports_costs_ten_seconds() {
     let inputs = (paths(), 1.2f64..4.0);
