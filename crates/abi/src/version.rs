@@ -42,7 +42,7 @@ pub struct Counters {
     pub load_failures: u64,
     /// Algorithms swapped.
     pub swaps: u64,
-    /// Swaps that failed; the old version continued to serve.
+    /// Swaps that failed.
     pub swap_failures: u64,
     /// Swaps rolled back.
     pub rollbacks: u64,

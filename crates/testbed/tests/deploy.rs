@@ -75,6 +75,29 @@ fn units_are_hardened_and_explain_what_they_leave_open() {
     }
 }
 
+/// An address or an interface may come late. By default, systemd gives up after five starts.
+#[test]
+fn units_of_the_network_start_again_until_it_is_there() {
+    for name in ["hotcc-exporter.service", "pep-border.service", "pep-server.service"] {
+        let unit = fs::read_to_string(deploy().join(name)).unwrap();
+        for line in ["StartLimitIntervalSec=0", "Restart=on-failure", "RestartSec=2"] {
+            assert!(unit.lines().any(|found| found == line), "{name} lacks {line}");
+        }
+        let last = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+        assert!(last.split(' ').all(|code| code != "1"), "{name}: an address that is not there yet is exit code 1");
+        // the name of a host is resolved while the command line is parsed
+        assert!(name != "hotcc-exporter.service" || last.split(' ').all(|code| code != "2"), "{name}: {last}");
+    }
+}
+
+/// `hotcc apply` itself may not give new maps to the group of feeders.
+#[test]
+fn a_reload_shares_the_radio_map_as_a_start_does() {
+    let unit = fs::read_to_string(deploy().join("hotcc.service")).unwrap();
+    let reload: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("ExecReload=")).collect();
+    assert_eq!(reload, ["+sinr-feeder init", "hotcc apply"]);
+}
+
 #[test]
 fn no_unit_has_a_secret_in_its_command_line() {
     for (path, unit) in units("no_unit_has_a_secret_in_its_command_line") {

@@ -79,7 +79,7 @@ pub struct Group {
     pub netns: String,
     /// Prefix of the peers, or the radio link to them.
     pub to: String,
-    /// The prefix, as a rule would name it; `None` if the radio link is for part of an address's ports only.
+    /// The prefix, as a rule would name it; `None` if the radio link is for part of an address's ports, or is gone.
     pub prefix: Option<String>,
     /// Congestion control.
     pub cc: String,

@@ -404,7 +404,11 @@ impl Page<'_> {
             ("hotcc_loads", "Algorithms loaded", c.loads),
             ("hotcc_load_failures", "Failed loads", c.load_failures),
             ("hotcc_swaps", "Algorithms swapped", c.swaps),
-            ("hotcc_swap_failures", "Failed swaps; the old version continued to serve", c.swap_failures),
+            (
+                "hotcc_swap_failures",
+                "Failed swaps; the version before continues to serve; before Linux 6.4, it may be that none does",
+                c.swap_failures,
+            ),
             ("hotcc_rollbacks", "Swaps undone", c.rollbacks),
             ("hotcc_rollback_failures", "Failed rollbacks", c.rollback_failures),
             ("hotcc_unloads", "Algorithms unloaded", c.unloads),

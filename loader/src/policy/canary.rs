@@ -28,7 +28,9 @@ pub(crate) fn conditions(matches: &[String]) -> Result<toml::Table> {
             let known = CONDITIONS.join(", ");
             return Err(Error::usage(format!("invalid condition `{text}`: expected one of the keys {known}")));
         }
-        let value = value.parse().map_or_else(|_| toml::Value::from(value), toml::Value::Integer);
+        // a network namespace or an interface may have a number for a name
+        let number = value.parse().ok().filter(|_| ["port", "uid"].contains(&key));
+        let value = number.map_or_else(|| toml::Value::from(value), toml::Value::Integer);
         match table.get_mut(key) {
             None => {
                 table.insert(key.to_owned(), value);
@@ -181,4 +183,19 @@ pub(crate) fn records() -> Result<MapHandle> {
 /// Returns the names of both congestion controls.
 pub(crate) fn names(state: &CanaryEntry) -> [String; 2] {
     [text(&state.from), text(&state.to)]
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::conditions;
+
+    #[test]
+    fn only_ports_and_users_are_numbers() {
+        let table = conditions(&["port=443", "uid=1000", "netns=1", "interface=7"].map(str::to_owned)).unwrap();
+        assert_eq!(table["port"].as_integer(), Some(443));
+        assert_eq!(table["uid"].as_integer(), Some(1000));
+        assert_eq!(table["netns"].as_str(), Some("1"));
+        assert_eq!(table["interface"].as_str(), Some("7"));
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::print::{say, wrapped};
 use hotcc::advise::{Advised, Report, evidence::Evidence, groups::Group, rules::Advice};
+use hotcc_host::netns::HERE;
 
 /// Prints the advice for each group. `port` is the one that the looks were restricted to.
 pub fn report(report: &Report, port: Option<u16>) {
@@ -23,7 +24,7 @@ fn lines(report: &Report, port: Option<u16>) -> Vec<String> {
 fn of_group(Advised { group, advice }: &Advised, port: Option<u16>) -> Vec<String> {
     let connections =
         if group.connections == 1 { "1 connection" } else { &format!("{} connections", group.connections) };
-    let netns = if group.netns == "here" { String::new() } else { format!(", network namespace {}", group.netns) };
+    let netns = if group.netns == HERE { String::new() } else { format!(", network namespace {}", group.netns) };
     let mut lines = vec![format!("{}, {}: {connections}{netns}", group.to, group.cc), format!("  {}", figures(group))];
     let Advice { rule, try_cc, why, unless, evidence, .. } = advice;
     lines.push(match try_cc {
@@ -68,26 +69,47 @@ fn pages(evidence: &[Evidence]) -> Vec<&'static str> {
 
 /// Returns what to write and to run in order to try it.
 fn to_try(group: &Group, name: &str, port: Option<u16>) -> Vec<String> {
-    let from = &group.cc;
-    let (load, table) = match name {
-        "bbr" => ("modprobe tcp_bbr".to_owned(), None),
-        _ => (format!("hotcc load {name}"), Some(format!("object = \"{name}\""))),
+    let Some(prefix) = &group.prefix else {
+        // without a prefix, a rule would be for the whole machine
+        return vec![
+            "No rule can name this link alone: it covers only some ports of an address, or is gone.".to_owned(),
+        ];
     };
-    let remote = group.prefix.as_ref();
-    let matches = remote.map(|prefix| format!(" --match remote={prefix}")).unwrap_or_default()
-        + &port.map(|port| format!(" --match port={port}")).unwrap_or_default();
+    let from = &group.cc;
+    let is_module = name == "bbr";
+    let load = if is_module { "modprobe tcp_bbr".to_owned() } else { format!("hotcc load {name}") };
+    let netns = Some(&group.netns).filter(|netns| *netns != HERE);
+    let matches = format!(" --match remote={prefix}")
+        + &port.map(|port| format!(" --match port={port}")).unwrap_or_default()
+        + &netns.map(|netns| format!(" --match netns={netns}")).unwrap_or_default();
     let mut lines = vec![
         "On a share of new connections, with automatic roll-back:".to_owned(),
         format!("  {load}"),
         format!("  hotcc canary start --from {from} --to {name} --share 5%{matches}"),
-        "Or for all of them, in /etc/hotcc/hotcc.toml, then `hotcc apply --dry-run` and `hotcc apply`:".to_owned(),
     ];
-    if let Some(object) = table {
-        lines.extend(["  [[algorithm]]".to_owned(), format!("  {object}"), String::new()]);
+    let declare = "in /etc/hotcc/hotcc.toml, then `hotcc apply --dry-run` and `hotcc apply`:";
+    if is_module {
+        lines.extend([
+            "Or for all of them: first have the module loaded at boot, or `hotcc apply` refuses the whole file then:"
+                .to_owned(),
+            format!("  echo tcp_{name} > /etc/modules-load.d/{name}.conf"),
+            format!("Then, {declare}"),
+        ]);
+    } else {
+        lines.extend([
+            format!("Or for all of them, {declare}"),
+            "  [[algorithm]]".to_owned(),
+            format!("  object = \"{name}\""),
+            String::new(),
+        ]);
     }
-    lines.push("  [[policy]]".to_owned());
-    lines.extend(remote.map(|prefix| format!("  remote = \"{prefix}\"")));
+    lines.extend(["  [[policy]]".to_owned(), format!("  remote = \"{prefix}\"")]);
     lines.extend(port.map(|port| format!("  port = {port}")));
+    lines.extend(netns.map(|netns| {
+        // the path of a namespace without a name
+        let limit = if netns.starts_with('/') { "   # only while this process runs" } else { "" };
+        format!("  netns = \"{netns}\"{limit}")
+    }));
     lines.push(format!("  congestion_control = \"{name}\""));
     lines
 }
@@ -153,6 +175,40 @@ mod tests {
         let text = lines(&report_of(vec![phones()]), Some(443)).join("\n");
         assert!(text.contains("--share 5% --match remote=203.0.113.0/24 --match port=443\n"), "{text}");
         assert!(text.contains("      remote = \"203.0.113.0/24\"\n      port = 443\n"), "{text}");
+    }
+
+    #[test]
+    fn lines_to_write_name_the_network_namespace() {
+        for (netns, line) in [
+            ("edge", "      netns = \"edge\"\n"),
+            ("/proc/77/ns/net", "      netns = \"/proc/77/ns/net\"   # only while this process runs\n"),
+        ] {
+            let group = Group { netns: netns.to_owned(), ..phones() };
+            let text = lines(&report_of(vec![group]), None).join("\n");
+            assert!(text.contains(&format!(" --match remote=203.0.113.0/24 --match netns={netns}\n")), "{text}");
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(!lines(&report_of(vec![phones()]), None).join("\n").contains("netns"));
+    }
+
+    #[test]
+    fn a_link_that_no_rule_can_name_gets_no_rule() {
+        for to in ["radio link 10.0.0.1:4096/4", "radio link slot 3"] {
+            let group = Group { to: to.to_owned(), prefix: None, ..phones() };
+            let text = lines(&report_of(vec![group]), Some(443)).join("\n");
+            assert!(text.contains("  try crest (long-queue)\n"), "{text}");
+            assert!(text.contains("\n    No rule can name this link alone: "), "{text}");
+            assert!(!text.contains("hotcc canary start") && !text.contains("[[policy]]"), "{text}");
+        }
+    }
+
+    /// Otherwise, `hotcc apply` refuses the whole file at boot.
+    #[test]
+    fn a_module_is_loaded_at_boot_before_a_rule_names_it() {
+        let text = to_try(&phones(), "bbr", None).join("\n");
+        let (before, rule) = text.split_once("  [[policy]]\n").unwrap();
+        assert!(before.contains("\n  echo tcp_bbr > /etc/modules-load.d/bbr.conf\n"), "{text}");
+        assert!(!before.contains("[[algorithm]]") && rule.ends_with("congestion_control = \"bbr\""), "{text}");
     }
 
     #[test]
