@@ -36,7 +36,7 @@ const SWAPPED: &str = "swapped";
 /// requested the lab.
 pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Result<bool> {
     let why = instead_of.as_ref().map_or_else(|| "requested with --lab".to_owned(), |unfit| unfit.why.clone());
-    say.line("In the lab: a stock kernel in a virtual machine, in virtual time; this machine is not changed");
+    say.line("In the lab: a stock kernel in a virtual machine, in virtual time; this machine's kernel is not changed");
     say.line(format!("  reason: {why}"));
     let kernel = match (ready(say), instead_of) {
         (Ok(kernel), _) => kernel,
@@ -80,8 +80,11 @@ pub(super) fn run(options: &Options, say: Say, instead_of: Option<Unfit>) -> Res
     say.line(format!(
         "to repeat it with series and a results page: just build && target/release/hotcc-bench lab {SCENARIO_PATH}"
     ));
-    drop(files);
-    say.line("cleaned up: the virtual machine and its files are removed; nothing else was changed");
+    files.close().context("cannot remove the temporary files")?;
+    say.line(format!(
+        "cleaned up: the virtual machine and its files are removed; kernels and snapshots stay in {} for later runs",
+        hotcc_kernels::cache_directory()?.display()
+    ));
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
     }
@@ -232,7 +235,7 @@ fn details<'a>(series: &'a str, flow: &'a str) -> impl Iterator<Item = u64> {
     rows(series, flow).filter_map(|cells| cells.get(column("detail"))?.parse().ok())
 }
 
-/// Returns the bytes that arrived in order in the periods within a span of time.
+/// Returns the bytes that the sender learned were received, by cumulative ACKs, in the periods within a span of time.
 fn delivered_bytes(series: &str, flow: &str, from_s: f64, to_s: f64, period_s: f64) -> f64 {
     let of = |cells: Vec<&str>| {
         let end_s: f64 = cells.first()?.parse().ok()?;

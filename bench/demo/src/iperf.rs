@@ -16,6 +16,8 @@ const PORT: u16 = 5201;
 /// TCP_LISTEN, as /proc/net/tcp shows it.
 const LISTEN: &str = "0A";
 const INTERVAL_S: f64 = 0.25;
+/// Time that iperf3 has to connect. [`Flow::elapsed_s`] counts from before, and the times of intervals from after that.
+const SETUP_S: f64 = 0.25;
 
 /// A running flow.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub struct Measurements {
     pub cc: String,
     /// Rate at which data arrived, over the whole flow.
     pub mbit_per_s: f64,
-    /// Mean of the sender's smoothed RTT.
+    /// Mean RTT: on this machine, of the sender's smoothed RTT, as iperf3 reads it; in the lab, of the RTT samples.
     pub mean_rtt_ms: f64,
     /// Least RTT sample.
     pub min_rtt_ms: f64,
@@ -51,9 +53,9 @@ pub struct Measurements {
 /// A quarter of a second of a flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
-    /// Its start, from the start of the flow.
+    /// Its start, since iperf3 has connected.
     pub start_s: f64,
-    /// Its end, from the start of the flow.
+    /// Its end, since iperf3 has connected.
     pub end_s: f64,
     /// Bytes handed to the connection.
     pub bytes: u64,
@@ -80,8 +82,9 @@ impl Flow {
         client.args(["--client", RECEIVER, "--congestion", cc, "--json"]);
         client.args(["--interval", &INTERVAL_S.to_string(), "--time", &seconds.to_string()]).stdout(create(&report)?);
         let recorder = Recorder::start(cc, files)?;
+        let started = Instant::now();
         let client = Process::start(&mut client)?;
-        Ok(Self { client, recorder, server, report, seconds, started: Instant::now() })
+        Ok(Self { client, recorder, server, report, seconds, started })
     }
 
     /// Returns the seconds since the flow was started.
@@ -149,9 +152,10 @@ fn is_listening(network: &Network) -> Result<bool> {
 }
 
 impl Measurements {
-    /// Returns the intervals within a span of the flow's time.
+    /// Returns the intervals within a span of [`Flow::elapsed_s`]. An interval is up to [`SETUP_S`] later than its own
+    /// times, so one that could reach beyond the end of the span is left out.
     fn between(&self, from_s: f64, to_s: f64) -> impl Iterator<Item = &Interval> {
-        self.intervals.iter().filter(move |i| i.start_s >= from_s && i.end_s <= to_s)
+        self.intervals.iter().filter(move |i| i.start_s >= from_s && i.end_s + SETUP_S <= to_s)
     }
 
     /// Returns the bytes sent within the span.
@@ -166,5 +170,25 @@ impl Measurements {
         let (count, seconds) =
             self.between(from_s, to_s).fold((0, 0.0), |(n, s), i| (n + i.retransmits, s + i.end_s - i.start_s));
         count as f64 / f64::max(seconds, INTERVAL_S)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_that_may_reach_beyond_the_span_are_left_out() {
+        let interval = |n: u64| Interval {
+            start_s: n as f64 * INTERVAL_S,
+            end_s: (n + 1) as f64 * INTERVAL_S,
+            bytes: 1 << n,
+            retransmits: n,
+        };
+        let measured = Measurements { intervals: (0..8).map(interval).collect(), ..Measurements::default() };
+        assert_eq!(measured.bytes_between(0.0, 1.0), 0b111);
+        assert_eq!(measured.bytes_between(0.6, 1.5), 0b1_1000);
+        assert_eq!(measured.bytes_between(1.5, f64::INFINITY), 0b1100_0000);
+        assert_eq!(measured.retransmission_rate(1.5, f64::INFINITY), 26.0);
     }
 }

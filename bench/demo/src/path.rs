@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 pub const SENDER: &str = "10.249.1.1";
 /// Address of the receiver, at the other end of the radio link.
 pub const RECEIVER: &str = "10.249.2.2";
-/// Longest time that a packet waits in the queue.
+/// Size of the link's queue beyond [`BURST_BYTES`], as the time that the link takes to send it (tbf's `latency`).
 pub const QUEUE_MS: u32 = 50;
 /// Delay of the path from the receiver to the sender, if the kernel has netem.
 pub const DELAY_MS: u32 = 20;
 /// Prefix of the names of the demo's namespaces.
 pub const PREFIX: &str = "hotcc-demo";
 /// Bytes that may leave at once: enough to keep a 200 Mbit/s link busy between two ticks of a 250 Hz kernel.
-const BURST_BYTES: u32 = 100_000;
+pub const BURST_BYTES: u32 = 100_000;
 
 /// Three hosts in a row.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use super::cleanup::Loaded;
 use super::difference::difference;
 use super::iperf::{Flow, Measurements};
-use super::path::{self, DELAY_MS, Network, QUEUE_MS, RECEIVER, SENDER, Shaper};
+use super::path::{self, BURST_BYTES, DELAY_MS, Network, QUEUE_MS, RECEIVER, SENDER, Shaper};
 use super::report::{Report, Row};
 use super::scrape::Exporter;
 use super::tools::{Say, Tools};
@@ -53,6 +53,7 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
     let say = tools.say;
     // values are dropped in reverse order: what depends on another value is declared after it
     let files = tempfile::tempdir().context("cannot create a directory for temporary files")?;
+    say.line("Three hosts (network namespaces) on this machine:");
     let network = Network::new()?;
     report.path_has_delay = network.has_delay;
     print_setup(say, &network);
@@ -84,9 +85,9 @@ pub fn run(seconds: u64, tools: &Tools, report: &mut Report) -> Result<()> {
 
 fn print_setup(say: Say, network: &Network) {
     let delay = if network.has_delay { format!("{DELAY_MS} ms") } else { "none".to_owned() };
-    say.line("Three hosts (network namespaces) on this machine:");
     say.line(format!("  sender {SENDER}  --  router  -- radio link -->  receiver {RECEIVER}"));
-    say.line(format!("  radio link: rate from a trace, queue of {QUEUE_MS} ms"));
+    let burst_kb = BURST_BYTES / 1000;
+    say.line(format!("  radio link: rate from a trace, queue of {QUEUE_MS} ms at this rate plus {burst_kb} kB"));
     let why = if network.has_delay { "" } else { " (this kernel has no netem)" };
     say.line(format!("  path delay: {delay}{why}"));
 }

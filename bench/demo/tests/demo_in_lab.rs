@@ -8,6 +8,7 @@ mod machine;
 
 use comparison::assert_compares_crest;
 use hotcc_lab::vm::DEFAULT_KERNEL;
+use hotcc_testbed::command::build;
 use hotcc_testbed::kernel::skipped;
 use machine::stock_kernel;
 use serde_json::Value;
@@ -36,6 +37,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn without_root_the_demo_runs_in_the_lab() {
     let Some(kernel) = stock_kernel(NAME, DEFAULT_KERNEL) else { return };
+    build(&["hotcc-guest"]);
     // the user `nobody` has no home directory, and cannot read root's cache
     let cache = tempfile::tempdir().unwrap();
     fs::set_permissions(cache.path(), Permissions::from_mode(0o755)).unwrap();

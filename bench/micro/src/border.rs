@@ -7,12 +7,12 @@
 use super::awake::Awake;
 use super::options::Options;
 use super::report::{Bound, Finding, significant, spread};
-use super::run_time::run_times;
+use super::run_time::{loaded, loaded_since, run_times_of};
 use anyhow::{Context, Result, ensure};
 use hotcc_abi::pins;
 use hotcc_testbed::netlab::{Lab, Namespace, pause};
 use hotcc_testbed::statistics::{mean_ratio, median, quartiles};
-use libbpf_rs::{Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use libbpf_rs::{Object, ObjectBuilder, Program, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, sendto, socket};
 use pep_agent::auth::{Keys, LiveKeys};
@@ -48,7 +48,7 @@ const BURST: u32 = 10;
 const PACKETS_PER_SECOND: u64 = 100_000;
 const PACE: Pace = Pace::PacketsPerSecond(PACKETS_PER_SECOND);
 /// Number of packets by which the load may lag behind its pace.
-const MAX_REPORTS_BEHIND: u64 = 1000;
+const MAX_PACKETS_BEHIND: u64 = 1000;
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 249, 8, 1);
 /// Turns within a pair, with (`true`) and without the border; their order spreads drift and intermittent load over
 /// both.
@@ -57,9 +57,9 @@ const TURNS: [bool; 8] = [true, false, false, true, false, true, true, false];
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let router = Router::new()?;
-    let nothing = attach_nothing(&router)?;
-    let costs =
-        [(BURST, None), (1, None), (1, Some(MANY_PLACES))].map(|(burst, places)| cost(&router, options, burst, places));
+    let (nothing, id) = attach_nothing(&router)?;
+    let costs = [(BURST, None), (1, None), (1, Some(MANY_PLACES))]
+        .map(|(burst, places)| cost(&router, options, id, burst, places));
     let [in_bursts, one_by_one, in_a_large_table] = costs;
     router.router.tc("qdisc del dev sender clsact")?;
     drop(nothing);
@@ -197,12 +197,14 @@ fn send(fd: &OwnedFd, flows: u64, burst: u64, pace: Pace, stop: &AtomicBool, sen
     let started = Instant::now();
     let (mut count, mut given_up) = (0u64, 0u64);
     while !stop.load(Relaxed) {
-        let due = match pace {
+        let mut due = match pace {
             Pace::PacketsPerSecond(rate) => started.elapsed().as_micros() as u64 * rate / 1_000_000 - given_up,
             Pace::AsFastAsItGoes => count + burst,
         };
         // a load that is too far behind skips the packets that it missed: the machine then sets the pace
-        given_up += due.saturating_sub(count + MAX_REPORTS_BEHIND);
+        let missed = due.saturating_sub(count + MAX_PACKETS_BEHIND);
+        given_up += missed;
+        due -= missed;
         while count < due {
             let (flow, place) = (count / burst % flows, count / (burst * flows) * burst + count % burst);
             let to = Ipv4Addr::new(10, 250, (flow / 250) as u8, (flow % 250) as u8 + 1);
@@ -228,12 +230,13 @@ fn segment(to: Ipv4Addr, seq: u32) -> [u8; 140] {
     packet
 }
 
-/// Attaches an empty program that runs for the same packets as the border's program.
-fn attach_nothing(router: &Router) -> Result<Object> {
+/// Attaches an empty program that runs for the same packets as the border's program. Returns it with its id.
+fn attach_nothing(router: &Router) -> Result<(Object, u32)> {
     let bytes = hotcc_bpf::lab("nothing").context("this build has no embedded object `nothing`")?.bytes;
     let object = ObjectBuilder::default().open_memory(bytes)?.load()?;
     let program = object.progs().next().context("the object `nothing` has no program")?;
     let fd = program.as_fd();
+    let id = Program::id_from_fd(fd)?;
     router.router.enter(|| -> Result<()> {
         let ifindex = if_nametoindex("sender")?.cast_signed();
         let mut hook = TcHookBuilder::new(fd).ifindex(ifindex).replace(true).hook(TC_INGRESS);
@@ -241,22 +244,23 @@ fn attach_nothing(router: &Router) -> Result<Object> {
         hook.attach()?;
         Ok(())
     })??;
-    Ok(object)
+    Ok((object, id))
 }
 
-fn cost(router: &Router, options: &Options, burst: u32, places: Option<u32>) -> Result<Finding> {
+fn cost(router: &Router, options: &Options, nothing: u32, burst: u32, places: Option<u32>) -> Result<Finding> {
     let turns = if options.quick { 5 } else { 30 };
     let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
     let _awake = Awake::keep();
+    let before = loaded();
     let border = router.border(places)?;
+    let data = loaded_since(&before, "border_data").context("the border has no program `border_data`")?;
     let load = Load::start(router, FLOWS, burst, PACE)?;
     pause(Duration::from_millis(1500))?; // after this time, all flows are known
     let (mut costs, mut own) = (Vec::new(), Vec::new());
     for _ in 0..turns {
-        let programs = ["border_data", "nothing"];
-        let before = run_times(programs);
+        let before = run_times_of([data, nothing]);
         pause(Duration::from_millis(200))?;
-        let after = run_times(programs);
+        let after = run_times_of([data, nothing]);
         ensure!(
             after[0].0 > before[0].0 + 100.0,
             "too few packets: expected over 100 in a turn, got {}",
@@ -293,25 +297,28 @@ fn forwarding(router: &Router, options: &Options) -> Result<Finding> {
     let mut ratios = Vec::new();
     let load = Load::start(router, FLOWS, BURST, Pace::AsFastAsItGoes)?;
     for pair in 0..pairs {
-        let mut packets = [0.0; 2];
+        let mut rates = [0f64; 2];
         for with in TURNS.map(|with| with ^ (pair % 2 == 1)) {
             let border = if with { Some(router.border(None)?) } else { None };
             let datagrams = || border.as_ref().map_or(0, |border| border.sent.packets.load(Relaxed));
-            let before = (forwarded(router)?, datagrams());
+            let sent = datagrams();
+            let (before, started) = (forwarded(router)?, Instant::now());
             pause(turn)?;
-            packets[usize::from(with)] += forwarded(router)? - before.0;
-            ensure!(!with || datagrams() > before.1, "the border sent no datagram while packets were counted");
+            let (after, elapsed) = (forwarded(router)?, started.elapsed());
+            rates[usize::from(with)] += (after - before) / elapsed.as_secs_f64();
+            ensure!(!with || datagrams() > sent, "the border sent no datagram while packets were counted");
             border.as_ref().map_or(Ok(()), Border::check)?;
         }
-        eprintln!("  pair {} of {pairs}: {:.0} packets with, {:.0} without", pair + 1, packets[1], packets[0]);
-        ratios.push(packets[1] / packets[0]);
+        let [without, with] = rates.map(|sum| 2.0 * sum / TURNS.len() as f64);
+        eprintln!("  pair {} of {pairs}: {with:.0} packets/s with, {without:.0} without", pair + 1);
+        ratios.push(with / without);
     }
     drop(load);
     let interval = mean_ratio(&ratios).context("no turn was measured")?;
     Ok(Finding::new(
         NAME,
         "forwarding",
-        "packets with / without, 95 % low",
+        "packets/s with / without, 95 % low",
         Some(interval.low),
         Bound::AtLeast(FORWARDING_BOUND),
     )

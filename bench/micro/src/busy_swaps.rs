@@ -1,14 +1,15 @@
 //! A swap every 100 ms under 200 busy connections, which move to each new version: whether one is reset or stalls, and
 //! whether memory grows. The same connections without swaps are the yardstick.
 
+use super::load_guard::{LoadGuard, request};
 use super::migrate::Harm;
 use super::options::Options;
 use super::process::resident_pages;
 use super::report::{Bound, Finding, significant};
 use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, ensure};
-use hotcc::ops::{self, Request};
-use hotcc_testbed::netlab::{Lab, Namespace, check};
+use hotcc::ops;
+use hotcc_testbed::netlab::{Lab, Namespace, pause};
 use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::process::setpriority_process;
@@ -29,6 +30,8 @@ const GROWTH_BOUND: f64 = 1.1;
 const WARM_UP: usize = 10;
 /// Time that the kernel has to free what the last swaps replaced.
 const SETTLING: Duration = Duration::from_secs(5);
+/// Time without a change after which the kernel is assumed to have freed it.
+const STILL: Duration = Duration::from_secs(1);
 /// Socket buffers: always full at the sender, and of a known size.
 const BUFFER: usize = 32 << 10;
 /// Nice value of the thread that swaps: the connections keep all processors busy.
@@ -42,11 +45,8 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let lab = Lab::new("hotcc-microbench")?;
     let host = lab.namespace("host")?;
     allow_files(2 * CONNECTIONS as u64 + OTHER_FILES)?;
-    ops::load(&request(OBJECTS[0]))?;
-    let undisturbed = traffic(&host, || {
-        std::thread::sleep(duration);
-        check()
-    })?;
+    let _loaded = LoadGuard::load(OBJECTS[0], CC)?;
+    let undisturbed = traffic(&host, || pause(duration))?;
     let (mut swaps, mut resets) = (Swaps::default(), 0);
     let swapped = traffic(&host, || {
         setpriority_process(None, SWAPPER_NICE).context("cannot raise the priority of the thread that swaps")?;
@@ -55,7 +55,6 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         resets = Harm::of(&host)?.resets - before.resets; // before they are closed with unread bytes, which resets them
         Ok(())
     })?;
-    ops::unload(CC, Some("reno"))?; // built in, and any network namespace may have it as its default
     let (early, late) = swaps.memory.context("too few swaps to compare the memory")?;
 
     let subject = format!("{CONNECTIONS} busy connections, a swap every {} ms", PERIOD.as_millis());
@@ -74,10 +73,6 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     Ok(vec![stall, harm, objects, resident])
 }
 
-fn request(object: &str) -> Request {
-    Request { object: object.to_owned(), cc_name: Some(CC.to_owned()), profile: "default".to_owned(), set: Vec::new() }
-}
-
 /// What the swaps did to the memory.
 #[derive(Default)]
 struct Swaps {
@@ -87,17 +82,18 @@ struct Swaps {
 
 impl Swaps {
     fn run_for(&mut self, duration: Duration) -> Result<()> {
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         let mut early = None;
         while begun.elapsed() < duration {
-            check()?;
-            let due = begun + PERIOD * (self.done as u32 + 1);
-            ops::swap(CC, &request(OBJECTS[(self.done + 1) % 2]), true)?;
+            ops::swap(CC, &request(OBJECTS[(self.done + 1) % 2], CC), true)?;
             self.done += 1;
             if self.done == WARM_UP {
+                let swapped = Instant::now();
                 early = Some(Memory::settled(usize::MAX)?);
+                begun += swapped.elapsed(); // no swap was due meanwhile
             }
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let due = begun + PERIOD * self.done as u32;
+            pause(due.saturating_duration_since(Instant::now()))?;
         }
         if let Some(early) = early {
             self.memory = Some((early, Memory::settled(early.objects)?));
@@ -115,16 +111,20 @@ struct Memory {
 }
 
 impl Memory {
-    /// Waits for the kernel to free what was replaced, until so many objects are left, but not for ever.
-    fn settled(objects: usize) -> Result<Self> {
+    /// Waits for the kernel to free what was replaced: until at most so many objects are left and their number stays
+    /// the same, but not longer than [`SETTLING`].
+    fn settled(at_most: usize) -> Result<Self> {
+        let count = || ProgInfoIter::default().count() + MapInfoIter::default().count();
         let begun = Instant::now();
-        loop {
-            let now = ProgInfoIter::default().count() + MapInfoIter::default().count();
-            if now <= objects || begun.elapsed() > SETTLING {
-                return Ok(Self { objects: now, resident_pages: resident_pages("self")? });
+        let (mut objects, mut since) = (count(), begun);
+        while (objects > at_most || since.elapsed() < STILL) && begun.elapsed() < SETTLING {
+            pause(PERIOD)?;
+            let now = count();
+            if now != objects {
+                (objects, since) = (now, Instant::now());
             }
-            std::thread::sleep(PERIOD);
         }
+        Ok(Self { objects, resident_pages: resident_pages("self")? })
     }
 }
 

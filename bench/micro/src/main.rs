@@ -1,4 +1,4 @@
-//! `hotcc-microbench`: the cost of the programs on this kernel, relative to yardsticks measured in the same run.
+//! `hotcc-microbench`: the cost of the programs on this kernel, if possible relative to yardsticks in the same run.
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, Subcommand};
@@ -8,7 +8,10 @@ use hotcc_testbed::{netlab, soak};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-/// Measure what hotcc's programs cost on this kernel, relative to baselines measured in the same run.
+/// Measure what hotcc's programs cost on this kernel.
+///
+/// Where there is a baseline, both are measured in the same run, and the bound applies to their ratio. Other bounds are
+/// absolute, such as that of the time of a swap: a busy machine can exceed them.
 ///
 /// Requires root. Does not touch loaded or pinned programs, and removes everything it creates.
 #[derive(Parser)]

@@ -3,13 +3,13 @@
 //!
 //! The receiving ends are in a process of their own, which compares each byte with what was sent.
 
+use super::load_guard::LoadGuard;
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
 use super::scrape::ourselves;
 use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, bail, ensure};
 use hotcc::ops::migrate::{Migrated, migrate};
-use hotcc::ops::{self, Request};
 use hotcc::policy::Chosen;
 use hotcc_testbed::netlab::{Lab, Namespace, check, stem};
 use hotcc_testbed::statistics::median;
@@ -36,10 +36,8 @@ const LOADED: usize = 4;
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 4 } else { 20 };
-    for (name, object) in SIDES {
-        let (object, cc_name) = (object.to_owned(), Some(name.to_owned()));
-        ops::load(&Request { object, cc_name, profile: "default".to_owned(), set: Vec::new() })?;
-    }
+    let _loaded =
+        SIDES.iter().map(|(name, object)| LoadGuard::load(object, name)).collect::<Result<Vec<LoadGuard>>>()?;
     let lab = Lab::new(PREFIX)?;
     let (host, empty) = (lab.namespace("host")?, lab.namespace("empty")?);
     allow_files(CONNECTIONS as u64 + OTHER_FILES)?;
@@ -56,9 +54,6 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let after = Harm::of(&host)?;
     drop(senders); // the receiver sees the ends
     let differ = !receiver.wait(Duration::from_secs(60))?.success();
-    for (name, _) in SIDES {
-        ops::unload(name, Some("reno"))?; // built in, and any network namespace may have it as its default
-    }
     let harm = after.retransmits - before.retransmits + after.resets - before.resets + u64::from(differ);
     let unharmed = Finding::new(
         NAME,

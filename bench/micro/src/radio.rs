@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
 
 fn read(word: &std::sync::atomic::AtomicU64, wanted: u64) -> Result<Seen> {
     let mut seen = Seen::default();
-    let mut last = 0;
+    let mut last = word.load(Ordering::Acquire);
     while seen.reads < wanted {
         check()?;
         let batch = BATCH.min(wanted - seen.reads);

@@ -11,10 +11,10 @@ use super::awake::Awake;
 use super::crowd::{CONNECTIONS, Crowd};
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
-use super::run_time::run_times;
+use super::run_time::{loaded, loaded_since, run_times_of};
 use super::wire::{Flow, RECEIVER, Wire};
 use anyhow::{Context, Result, ensure};
-use hotcc::cgroup::cgroup2_root;
+use hotcc::cgroup::{self, cgroup2_root};
 use hotcc::rx::{self, Method, Request};
 use hotcc_testbed::netlab::pause;
 use hotcc_testbed::statistics::{median, quartiles};
@@ -22,12 +22,13 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Name of the measure for `--only`.
 pub const NAME: &str = "rx";
-const PROGRAMS: [&str; 3] = ["measure", "options", "nothing"];
+/// Name of the cgroup, without the process id at its end.
+const CGROUP: &str = "hotcc-microbench-";
 const ENROLLED_NS: f64 = 400.0;
 const OTHERS_NS: f64 = 50.0;
 const RATE: &str = "1gbit";
@@ -46,8 +47,11 @@ const AFTER_A_ROUND: Duration = Duration::from_millis(100);
 const WARM_UP: Duration = Duration::from_millis(100);
 const TURN: Duration = Duration::from_millis(200);
 
-/// Number of calls and nanoseconds of each of [`PROGRAMS`].
-type Counts = [(f64, f64); PROGRAMS.len()];
+/// Ids of the measuring program, the program for options, and the empty program; 0, which is no program's id, if there
+/// is no measuring program.
+type Programs = [u32; 3];
+/// Number of calls and nanoseconds of each of [`Programs`].
+type Counts = [(f64, f64); 3];
 
 /// Nanoseconds that the receiver's programs take at both ends.
 struct Cost {
@@ -83,19 +87,20 @@ enum Whose<'a> {
 
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
-    let nothing = nothing()?;
+    let (link, storage) = nothing()?;
+    let nothing = link.info()?.prog_id;
     let _stats = hotcc::sys::enable_stats().context("cannot enable BPF run-time statistics")?;
     let _awake = Awake::keep();
     let mut findings = Vec::new();
     for method in [Method::Arwa, Method::Drwa] {
         let name = method.name();
-        let receiver = Receiver::load(method)?;
-        findings.extend(single(options, &receiver, &nothing.1)?);
+        let receiver = Receiver::load(method, nothing)?;
+        findings.extend(single(options, &receiver, &storage)?);
         eprintln!("  opening {CONNECTIONS} connections");
         let (_wire, mut crowd) = receiver.enter(crowd)?;
         for (burst, rounds) in [(INITIAL_WINDOW, 3), (1, if options.quick { 5 } else { 20 })] {
             let subject = format!("{name}, {CONNECTIONS} enrolled connections, bursts of {burst}");
-            findings.push(enrolled_finding(&subject, &costs(&mut crowd, burst, rounds)?));
+            findings.push(enrolled_finding(&subject, &costs(&mut crowd, receiver.programs, burst, rounds)?));
         }
     }
     Ok(findings)
@@ -104,14 +109,14 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
 /// Measures single connections, alternating between an enrolled one and others.
 fn single(options: &Options, receiver: &Receiver, storage: &Object) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 10 } else { 40 };
-    let name = receiver.method.name();
+    let (name, programs) = (receiver.method.name(), receiver.programs);
     let (mut enrolled, mut others) = (Vec::new(), [const { Vec::new() }; 2]);
     for round in 0..rounds {
         eprintln!("  {name}: round {} of {rounds}", round + 1);
-        enrolled.push(turn(Whose::Enrolled(receiver))?.0);
+        enrolled.push(turn(Whose::Enrolled(receiver), programs)?.0);
         if receiver.method == Method::Arwa {
-            others[0].push(turn(Whose::Other)?.1);
-            others[1].push(turn(Whose::OtherWithStorage(storage))?.1);
+            others[0].push(turn(Whose::Other, programs)?.1);
+            others[1].push(turn(Whose::OtherWithStorage(storage), programs)?.1);
         }
     }
     let mut findings = vec![enrolled_finding(&format!("{name}, enrolled connection"), &enrolled)];
@@ -142,7 +147,7 @@ fn finding(subject: &str, judged: &'static str, costs: &[f64], most_ns: f64) -> 
 }
 
 /// Returns the cost per packet, and the nanoseconds per call on the tracepoint.
-fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
+fn turn(whose: Whose<'_>, programs: Programs) -> Result<(Cost, f64)> {
     let start = || {
         let wire = Wire::new()?;
         wire.narrow(RATE, SSTHRESH)?;
@@ -165,9 +170,9 @@ fn turn(whose: Whose<'_>) -> Result<(Cost, f64)> {
         }
     };
     pause(WARM_UP)?;
-    let (before, delivered) = (run_times(PROGRAMS), flow.delivered());
+    let (before, delivered) = (run_times_of(programs), flow.delivered());
     pause(TURN)?;
-    let (after, delivered) = (run_times(PROGRAMS), flow.delivered() - delivered);
+    let (after, delivered) = (run_times_of(programs), flow.delivered() - delivered);
     let packets = delivered / SEGMENT_BYTES;
     ensure!(
         packets > 1000,
@@ -187,17 +192,17 @@ fn crowd() -> Result<(Wire, Crowd)> {
 }
 
 /// Returns the cost when each connection receives `burst` segments at a time.
-fn costs(crowd: &mut Crowd, burst: usize, rounds: usize) -> Result<Vec<Cost>> {
+fn costs(crowd: &mut Crowd, programs: Programs, burst: usize, rounds: usize) -> Result<Vec<Cost>> {
     let data = vec![0; burst * SEGMENT_BYTES as usize];
     let (mut costs, mut disturbed) = (Vec::new(), 0);
     while costs.len() <= rounds {
         eprintln!("  round {} of {rounds}", costs.len());
-        let before = run_times(PROGRAMS);
+        let before = run_times_of(programs);
         for sender in &mut crowd.senders {
             sender.write_all(&data)?;
         }
         pause(AFTER_A_ROUND)?;
-        match Cost::of(&before, &run_times(PROGRAMS), (CONNECTIONS * burst) as f64) {
+        match Cost::of(&before, &run_times_of(programs), (CONNECTIONS * burst) as f64) {
             Ok(cost) => costs.push(cost),
             Err(error) if disturbed == DISTURBED_ROUNDS => return Err(error),
             Err(error) => {
@@ -232,18 +237,25 @@ fn nothing() -> Result<(Link, Object)> {
 /// A receiver that is loaded for a cgroup of its own; when it is dropped, both are removed.
 struct Receiver {
     method: Method,
-    root: PathBuf,
+    programs: Programs,
+    /// The cgroup in which this process was before.
+    home: PathBuf,
     cgroup: PathBuf,
 }
 
 impl Receiver {
-    fn load(method: Method) -> Result<Self> {
-        let root = cgroup2_root()?;
-        let cgroup = root.join(format!("hotcc-microbench-{}", std::process::id()));
+    fn load(method: Method, nothing: u32) -> Result<Self> {
+        let (root, home) = (cgroup2_root()?, cgroup::own()?);
+        remove_left_over(&root);
+        let cgroup = root.join(format!("{CGROUP}{}", std::process::id()));
         fs::create_dir(&cgroup).with_context(|| format!("cannot create {}", cgroup.display()))?;
-        let receiver = Self { method, root, cgroup: cgroup.clone() };
+        let mut receiver = Self { method, programs: [0, 0, nothing], home, cgroup: cgroup.clone() };
         let profile = "default".to_owned();
+        let before = loaded();
         rx::load(&Request { method, cgroup: Some(cgroup), profile, set: Vec::new() })?;
+        for (program, name) in receiver.programs.iter_mut().zip(["measure", "options"]) {
+            *program = loaded_since(&before, name).unwrap_or_default();
+        }
         Ok(receiver)
     }
 
@@ -254,7 +266,7 @@ impl Receiver {
         };
         to(&self.cgroup)?;
         let result = work();
-        to(&self.root)?;
+        to(&self.home)?;
         result
     }
 }
@@ -265,5 +277,17 @@ impl Drop for Receiver {
             eprintln!("  {error:#}");
         }
         let _ = fs::remove_dir(&self.cgroup);
+    }
+}
+
+/// Removes the cgroups of killed processes: unlike links, cgroups stay.
+fn remove_left_over(root: &Path) {
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_string_lossy().strip_prefix(CGROUP).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+            && let Err(error) = fs::remove_dir(entry.path())
+        {
+            eprintln!("  cannot remove {}: {error}", entry.path().display());
+        }
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! The sockets and the exporter are in separate processes, so neither is slowed down by the other's open files.
 
+use super::load_guard::LoadGuard;
 use super::options::Options;
 use super::process::resident_pages;
 use super::report::{Bound, Finding, significant};
 use super::wire::{OTHER_FILES, allow_files, open};
 use anyhow::{Context, Result, ensure};
 use hotcc::exporter;
-use hotcc::ops::{self, Request};
 use hotcc_testbed::metrics;
 use hotcc_testbed::netlab::{Process, check, output, pause, quiet};
 use hotcc_testbed::soak;
@@ -42,12 +42,7 @@ const CONNECTIONS: usize = 5_000;
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let (pairs, holders, scrapes) = if options.quick { (5, 1, 200) } else { (20, 10, soak::times(10_000)) };
     let sockets = 2 * holders * CONNECTIONS;
-    ops::load(&Request {
-        object: "dtcp".to_owned(),
-        cc_name: Some(CC.to_owned()),
-        profile: "default".to_owned(),
-        set: Vec::new(),
-    })?;
+    let _loaded = LoadGuard::load("dtcp", CC)?;
     eprintln!("  opening {} connections", holders * CONNECTIONS);
     let holders = (0..holders).map(|_| ourselves(quiet, HOLDER, CC)).collect::<Result<Vec<_>>>()?;
     let (exporter, address) = ourselves(quiet, EXPORTER, "127.0.0.1:0")?;

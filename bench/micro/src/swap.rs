@@ -3,11 +3,12 @@
 //!
 //! A network namespace has the swapped name as its default, so rewriting that default is part of the swap.
 
+use super::load_guard::{LoadGuard, request};
 use super::options::Options;
 use super::report::{Bound, Finding, significant};
 use anyhow::{Context, Result, ensure};
 use hotcc::object::Source;
-use hotcc::ops::{self, Request};
+use hotcc::ops;
 use hotcc::registry::{self, Algo};
 use hotcc_testbed::netlab::{Lab, check};
 use hotcc_testbed::statistics::median;
@@ -25,14 +26,14 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let swaps = if options.quick { 4 } else { 10 };
     let lab = Lab::new("hotcc-microbench")?;
     let host = lab.namespace("host")?;
-    ops::load(&request(OBJECTS[1]))?;
+    let _loaded = LoadGuard::load(OBJECTS[1], CC)?;
     host.sysctl("net.ipv4.tcp_congestion_control", CC)?;
     let (mut whole, mut switch, mut verifying, mut switching) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..swaps {
         check()?;
         let object = OBJECTS[round % 2];
         let started = Instant::now();
-        let outcome = ops::swap(CC, &request(object), false)?;
+        let outcome = ops::swap(CC, &request(object, CC), false)?;
         whole.push(ms(started));
         switch.push(outcome.switched_in_us as f64 / 1e3);
         ensure!(
@@ -44,7 +45,6 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         verifying.push(verify(object)?);
         switching.extend(switch_there_and_back()?);
     }
-    ops::unload(CC, Some("reno"))?; // built in, and any network namespace may have it as its default
     let text = |values: &[f64]| {
         let worst = values.iter().copied().fold(f64::NAN, f64::max);
         let middle = median(values).map_or("-".to_owned(), significant);
@@ -59,10 +59,6 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
             .figure(format!("opening and verifying, before the first change: {}", text(&verifying)))
             .figure(format!("the whole call, including counting the sockets: {}", text(&whole))),
     ])
-}
-
-fn request(object: &str) -> Request {
-    Request { object: object.to_owned(), cc_name: Some(CC.to_owned()), profile: "default".to_owned(), set: Vec::new() }
 }
 
 fn ms(since: Instant) -> f64 {

@@ -1,11 +1,11 @@
 //! Throughput of a single flow between two hosts on a cable without a bottleneck. The processor is the limit, so the
 //! cost of an algorithm, and any capacity that it leaves unused, reduces the throughput.
 
+use super::load_guard::LoadGuard;
 use super::options::Options;
 use super::report::{Bound, Finding, significant, spread};
 use super::wire::{Flow, Wire};
 use anyhow::Result;
-use hotcc::ops::{self, Request};
 use hotcc_testbed::netlab::pause;
 use hotcc_testbed::statistics::{mean_ratio, median};
 use std::time::{Duration, Instant};
@@ -31,10 +31,7 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
 fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> Result<Finding> {
     let is_control = subject == YARDSTICK;
     let name = if is_control { subject.to_owned() } else { format!("b_{subject}") }; // `subject` may be loaded already
-    if !is_control {
-        let (object, profile) = (subject.to_owned(), "default".to_owned());
-        ops::load(&Request { object, cc_name: Some(name.clone()), profile, set: Vec::new() })?;
-    }
+    let _loaded = (!is_control).then(|| LoadGuard::load(subject, &name)).transpose()?;
     let (mut rates, mut ratios) = ([Vec::new(), Vec::new()], Vec::new());
     for pair in 0..pairs {
         let mut rate = [0.0; 2];
@@ -56,9 +53,6 @@ fn compare(wire: &Wire, subject: &'static str, pairs: usize, each: Duration) -> 
             rate[0],
             rate[1]
         );
-    }
-    if !is_control {
-        ops::unload(&name, None)?;
     }
     let interval = mean_ratio(&ratios);
     let low = interval.map(|i| i.low);

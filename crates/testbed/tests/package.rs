@@ -3,7 +3,7 @@
 
 use hotcc_testbed::command::succeed;
 use hotcc_testbed::debian::{self, Asset};
-use hotcc_testbed::kernel::exclusive;
+use hotcc_testbed::kernel::{exclusive, is_root};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -134,6 +134,7 @@ fn the_rpm_does_so() {
 #[test]
 #[ignore = "builds static programs, minutes: `just test-package`"]
 fn the_labs_package_runs_scenarios() {
+    const NAME: &str = "the_labs_package_runs_scenarios";
     const SIMULATE: &str = r#"set -eu
 mount -t proc proc "$0/proc"
 chroot "$0" sh -ec '
@@ -141,7 +142,7 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 dpkg -i /packages/hotcc_*.deb /packages/hotcc-bench_*.deb
 hotcc-bench lab --sim --one-seed --out /tmp/results /usr/share/hotcc/scenarios/dtcp-window.toml
 '"#;
-    if !debian::can_be_made("the_labs_package_runs_scenarios", &["musl-gcc", "rpm"]) {
+    if !debian::can_be_made(NAME, &["musl-gcc", "rpm", "qemu-system-x86_64"]) || !is_root(NAME) {
         return;
     }
     let scratch = tempfile::tempdir().unwrap();

@@ -52,6 +52,9 @@ fn a_minimal_setup_is_for_building_and_loading_only() {
     let (minimal, whole) = (missing(tools.path(), &["--minimal"]), missing(tools.path(), &[]));
     let to_build = ["gcc", "libelf-dev", "make", "pkg-config", "zlib1g-dev"].map(str::to_owned).into();
     assert!(minimal.is_subset(&to_build), "{minimal:?}");
+    for package in ["gcc", "make", "pkg-config"] {
+        assert!(minimal.contains(package), "{package}: {minimal:?}");
+    }
     for package in ["prometheus", "qemu-system-x86", "tshark"] {
         assert!(whole.contains(package), "{package}: {whole:?}");
     }
