@@ -30,7 +30,8 @@ static __always_inline bool border_saw_losses(struct sock *sk)
 
 /*
  * For each ACK by which segments became lost, before they are sent again: the PEP would see them then. Removes them from
- * the losses of the round. `most_rtt_us` is the longest RTT without a queue that others may own.
+ * the losses of the round, unless timeout_seen() already did: a failed MTU probe enters TCP_CA_Loss within the ACK.
+ * `most_rtt_us` is the longest RTT without a queue that others may own.
  */
 static __noinline void border_losses(struct sock *sk, struct crest *f, u32 segments, u32 most_rtt_us)
 {

@@ -104,8 +104,9 @@ static __always_inline void policer_round(struct crest *f, u64 arrives, u32 lost
 }
 
 /*
- * At a timeout, TCP takes all in flight for lost, though an outage often only held it up. So this is no loss, which would
- * be taken for a rival's full queue. In START, it may be a policer that drops most of a window.
+ * At a timeout, TCP marks all segments in flight as lost, although an outage often only delays them. With the long RTT of
+ * an outage, they would look like a rival's full queue, so the round's losses do not count. In START they count, because a
+ * policer may have dropped most of a window.
  */
 static __always_inline void timeout_seen(struct sock *sk, struct crest *f)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * FB-TCP (`fbtcp`): once per round trip one row of a table moves the window, by how empty the path is, how far the
- * window is from what the path needs, and whether it is beyond what was ever delivered. Few losses do not move it.
+ * window is from what the path needs, and whether it is beyond what was ever delivered. A few losses do not move it.
  *
  * Paper: R. Poorzare, A. Calveras Auge, "FB-TCP: A 5G mmWave Friendly TCP for Urban Deployments", IEEE Access 9, 2021,
  * section IV.
@@ -465,7 +465,7 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc fbtcp ALGORITHM(
-	"fuzzy rules over queue and rate move W; few losses do not",
+	"fuzzy rules over queue and rate move W; a few losses do not",
 	"Poorzare & Calveras 2021: FB-TCP, IEEE Access, section IV, eqs 1-10, Tables 1-6") = {
 	.init = (void *)fbtcp_init,
 	.release = (void *)fbtcp_release,

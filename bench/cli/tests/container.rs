@@ -103,7 +103,7 @@ fn containers_have_the_capabilities_of_the_units() {
     }
 }
 
-/// Root's file system is read-only: what commands write is in directories of the node.
+/// The containers' root file system is read-only, so commands write to directories of the node.
 #[test]
 fn containers_can_write_where_commands_do() {
     let directory = deploy().join("kubernetes");

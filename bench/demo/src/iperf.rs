@@ -16,7 +16,8 @@ const PORT: u16 = 5201;
 /// TCP_LISTEN, as /proc/net/tcp shows it.
 const LISTEN: &str = "0A";
 const INTERVAL_S: f64 = 0.25;
-/// Time that iperf3 has to connect. [`Flow::elapsed_s`] counts from before, and the times of intervals from after that.
+/// Maximum time that iperf3 takes to connect. [`Flow::elapsed_s`] starts before the connection is made; the times of
+/// intervals start when it is made.
 const SETUP_S: f64 = 0.25;
 
 /// A running flow.

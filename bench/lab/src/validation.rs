@@ -205,8 +205,9 @@ fn versions(validation: &Validation) -> String {
         return String::new();
     }
     let mut table = format!(
-        "\nThe algorithms of these runs, with the first {DIGITS} digits of the SHA-256 of each BPF object, which \
-         `hotcc status --json` prints of a loaded one. The simulator ran the same sources, compiled for the host.\n\n\
+        "\nAll algorithms of the builds that made these runs, with the first {DIGITS} digits of the SHA-256 of each BPF \
+         object, which `hotcc status --json` prints of a loaded one. The simulator ran the same sources, compiled for the \
+         host.\n\n\
          | algorithm | object |\n| --- | --- |\n"
     );
     for (name, versions) in &validation.objects {

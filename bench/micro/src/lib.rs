@@ -1,9 +1,8 @@
 //! Native micro-benchmarks: the cost of the programs on the running kernel.
 //!
 //! The machine may be busy with other things, and absolute figures are valid only for it. So where there is a
-//! yardstick, it is measured in the same run, in turns, and the bound applies to the ratio. The bounds of `rx`,
-//! `swap`, `apply` and `policy`, and of the stalls of `busy-swaps`, the cost and latency of `border`, the processor
-//! time of `scrape` and the reports written of `pep-ingest` are absolute: a busy machine can exceed them.
+//! yardstick, it is measured in the same run, in turns, and the bound applies to the ratio. Other bounds are absolute:
+//! a busy machine can exceed them. docs/reference/benchmarks.md lists both kinds.
 
 mod ack_cost;
 mod apply;

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use hotcc::ops::{self, Request};
 
-/// Unloads a congestion control when it is dropped: before Linux 6.4, which lacks links of struct_ops, the kernel would
-/// keep it after this process has ended.
+/// Unloads a congestion control when it is dropped. Kernels before Linux 6.4 have no links of struct_ops, and would keep
+/// it after this process has ended.
 #[derive(Debug)]
 pub struct LoadGuard(String);
 

@@ -253,8 +253,9 @@ impl Receiver {
         let profile = "default".to_owned();
         let before = loaded();
         rx::load(&Request { method, cgroup: Some(cgroup), profile, set: Vec::new() })?;
-        for (program, name) in receiver.programs.iter_mut().zip(["measure", "options"]) {
-            *program = loaded_since(&before, name).unwrap_or_default();
+        receiver.programs[1] = loaded_since(&before, "options").context("the receiver has no program `options`")?;
+        if method == Method::Arwa {
+            receiver.programs[0] = loaded_since(&before, "measure").context("the receiver has no program `measure`")?;
         }
         Ok(receiver)
     }

@@ -205,17 +205,14 @@ static void report(const struct tcp_sock *tp)
 #endif
 }
 
-/* Sets what the flow shares with its siblings, who may write to it at any time; or the flow shares nothing. */
+/* Sets the record that the flow shares with its siblings, which may write to it at any time; or removes it. */
 static void join(void)
 {
 	static u64 group[8];
 	u8 how = next8();
 
 	for (int i = 0; i < 8; i++)
-		if (how >= 192)
-			group[i] = (u64)next32() << 32 | next32();
-		else if (how >= 128)
-			group[i] = 0;
+		group[i] = how < 192 ? 0 : (u64)next32() << 32 | next32();
 	host_share(how < 64 ? NULL : group);
 }
 

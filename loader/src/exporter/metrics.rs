@@ -406,7 +406,7 @@ impl Page<'_> {
             ("hotcc_swaps", "Algorithms swapped", c.swaps),
             (
                 "hotcc_swap_failures",
-                "Failed swaps; the version before continues to serve; before Linux 6.4, it may be that none does",
+                "Failed swaps; the previous version continues to serve, except that before Linux 6.4 possibly none does",
                 c.swap_failures,
             ),
             ("hotcc_rollbacks", "Swaps undone", c.rollbacks),

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Cases on fixed links, by scenario. Each gate that has a figure in these is held, also if other cases miss it. Of
-/// figures that are means of three seeds, those near a limit are left out, because one seed may be beyond it.
+/// Cases on fixed links, by scenario. Each gate that has a figure in these is held in these cases, even if other cases
+/// miss it. Of figures that are means of three seeds, those near a limit are left out: one seed may be beyond it.
 const FIXED: [(&str, &[&str]); 7] = [
     (
         "crest-rates",

@@ -188,19 +188,16 @@ impl List {
     ///
     /// # Errors If the list does not have it, or it is in an archive.
     pub fn get(&self, name: &str) -> Result<&Listed> {
-        self.traces.iter().find(|trace| trace.name == name).ok_or_else(|| {
-            if let Some(archived) = self.archived(name) {
-                return Error::usage(format!("{name} is in an archive: {}", archived.advice())).into();
+        match self.entry(name) {
+            Some(Entry::Listed(trace)) => Ok(trace),
+            Some(Entry::Archived(trace)) => {
+                Err(Error::usage(format!("{name} is in an archive: {}", trace.advice())).into())
             }
-            let names = self.traces.iter().map(|trace| trace.name.as_str());
-            Error::usage(format!("unknown trace `{name}`: {}", expected(name, names))).into()
-        })
-    }
-
-    /// Returns the trace with this name that is in an archive.
-    #[must_use]
-    pub fn archived(&self, name: &str) -> Option<&Archived> {
-        self.archived.iter().find(|trace| trace.name == name)
+            None => {
+                let names = self.traces.iter().map(|trace| trace.name.as_str());
+                Err(Error::usage(format!("unknown trace `{name}`: {}", expected(name, names))).into())
+            }
+        }
     }
 }
 

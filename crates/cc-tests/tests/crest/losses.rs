@@ -57,7 +57,7 @@ fn marks_shrink_the_window_below_what_arrives_until_they_end() {
     assert!(later.is_sorted() && later[3] > 1.1 * 98.5, "{later:?}");
 }
 
-/// What a timeout marks as lost was often only held up. A full queue would be a rival's.
+/// Segments that a timeout marks as lost are often only delayed. A full queue would be a rival's.
 #[test]
 fn an_outage_is_no_full_queue() {
     let algo = HostAlgo::load("crest");
@@ -66,12 +66,10 @@ fn an_outage_is_no_full_queue() {
         connection.view.lost += connection.view.snd_cwnd;
         connection.flow.set(&connection.view);
         connection.flow.set_state(LOSS);
-        if undone {
-            connection.flow.set_state(OPEN);
-        }
+        connection.view.ca_state = if undone { OPEN } else { LOSS }.into();
         connection.ack(200_000, 200, 200, 240_000);
         assert_eq!(connection.state("filled"), 0, "undone: {undone}");
-        connection.flow.set_state(OPEN);
+        connection.view.ca_state = OPEN.into();
         connection.ack(50_000, 200, 200, 40_000);
         // a test comes only after 25 rounds with a queue
         for _ in 0..5 {
@@ -237,6 +235,7 @@ fn losses_end_the_start_without_a_sample() {
     connection.view.now_us += 1000;
     connection.view.delivered += 10;
     connection.flow.set(&connection.view);
+    connection.flow.set_state(LOSS); // in START, a timeout's losses count
     let sample = RateSample { acked_sacked: 10, is_retrans: true, rtt_us: -1, ..RateSample::default() };
     connection.flow.cong_control(&sample);
     assert_eq!(connection.state("phase"), CRUISE);

@@ -44,8 +44,8 @@ pub struct StartArgs {
     /// Share of the new connections in the first step; the next steps are those of 5%, 25% and 100% that are larger
     #[arg(long, value_name = "PERCENT%", default_value = "1%")]
     share: String,
-    /// Only connections that meet this condition of policy rules, e.g. port=443; may be repeated: all keys must hold;
-    /// of several `remote` or `local`, one; no other key may occur twice
+    /// Only connections that meet this condition of policy rules, e.g. port=443; may be repeated with other keys, which
+    /// must all hold; `remote` and `local` may also be repeated with other values, one of which must hold
     #[arg(long = "match", value_name = "KEY=VALUE")]
     matches: Vec<String>,
     /// Abort unless the canary is promoted within this time: a number with s, m or h

@@ -90,7 +90,7 @@ fn to_try(group: &Group, name: &str, port: Option<u16>) -> Vec<String> {
     let declare = "in /etc/hotcc/hotcc.toml, then `hotcc apply --dry-run` and `hotcc apply`:";
     if is_module {
         lines.extend([
-            "Or for all of them: first have the module loaded at boot, or `hotcc apply` refuses the whole file then:"
+            "Or for all of them: first have the module loaded at boot; otherwise `hotcc apply` refuses the whole file there:"
                 .to_owned(),
             format!("  echo tcp_{name} > /etc/modules-load.d/{name}.conf"),
             format!("Then, {declare}"),
