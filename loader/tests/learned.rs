@@ -5,20 +5,14 @@ mod common;
 use common::*;
 use serde_json::{Value, json as object};
 
-/// Of the path, bytes/s.
-const RATE: usize = 2_000_000;
-
-/// Returns a namespace whose loopback is a path with that rate.
 fn path() -> NetNs {
-    let ns = NetNs::new("hotcc-test-learn");
-    ns.sh("ip link set lo mtu 1500; tc qdisc add dev lo root tbf rate 16mbit burst 5kb limit 100kb");
-    ns
+    NetNs::with_slow_loopback("hotcc-test-learn")
 }
 
 /// Returns a connection that has sent for a second, so that its algorithm has a bandwidth estimate.
 fn fill(path: &NetNs, cc: &str) -> Connection {
     let mut connection = path.enter(|| Connection::new(cc));
-    connection.send(RATE);
+    connection.send(SLOW_LOOPBACK_BYTES_PER_S);
     connection
 }
 
@@ -51,7 +45,10 @@ fn a_moved_connection_keeps_its_bandwidth_and_least_rtt() {
     let bandwidth = state("cc_a", "bandwidth.second_q8").unwrap();
     let base_us = state("cc_a", "base_us");
     let per_s = bandwidth as usize / 256;
-    assert!((RATE / 4..=RATE * 2).contains(&per_s), "{per_s} bytes/s over a path of {RATE}");
+    assert!(
+        (SLOW_LOOPBACK_BYTES_PER_S / 4..=SLOW_LOOPBACK_BYTES_PER_S * 2).contains(&per_s),
+        "{per_s} bytes/s over a path of {SLOW_LOOPBACK_BYTES_PER_S}"
+    );
     let dry = json(&["migrate", "cc_a", "cc_b", "--dry-run", "--json"]);
     assert_eq!(dry["learned"], object!({ "bandwidth": 0, "base_rtt": 0, "n": 0 }), "nothing moves");
     assert_eq!(migrate("cc_a", "cc_b"), object!({ "bandwidth": 1, "base_rtt": 1, "n": 0 }));

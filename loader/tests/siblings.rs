@@ -11,16 +11,9 @@ use libbpf_rs::{MapCore as _, MapHandle};
 use std::net::TcpListener;
 
 const CC: &str = "cc_siblings";
-/// A flow looks its record up when a round ends, after 8 ms at the earliest. These bytes take 150 ms in a [`slow`]
-/// namespace.
-const BYTES: usize = 300_000;
-
-/// Creates a namespace whose loopback is so slow that data are in flight all the time: without data, no round ends.
-fn slow(name: &'static str) -> NetNs {
-    let ns = NetNs::new(name);
-    ns.sh("ip link set lo mtu 1500; tc qdisc add dev lo root tbf rate 16mbit burst 5kb limit 100kb");
-    ns
-}
+/// What a slow loopback carries in 150 ms. Data are in flight all the time: without data, no round ends. A flow looks its
+/// record up when a round ends, after 8 ms at the earliest.
+const BYTES: usize = SLOW_LOOPBACK_BYTES_PER_S * 15 / 100;
 
 /// Opens a connection to this address, and sends.
 fn flow(to: &str) {
@@ -41,7 +34,7 @@ fn siblings_have_the_same_namespace_and_address_or_the_same_link() {
     let Some(_test) = kernel_test(name, &[CC]) else { return };
     ok(&["load", "crest", "--as", CC]);
     let groups = newest("crest_groups");
-    let [one, other] = ["hotcc-test-sib-1", "hotcc-test-sib-2"].map(slow);
+    let [one, other] = ["hotcc-test-sib-1", "hotcc-test-sib-2"].map(NetNs::with_slow_loopback);
     // without a link, a receiver is an address, never a prefix
     let (near, far) = ("127.0.0.1", "127.0.0.2");
     for (ns, to, of_addresses) in

@@ -176,13 +176,13 @@ fn a_copy_of_a_trace_in_an_archive_may_differ_only_in_what_is_not_read() {
     // cut within the last number
     let refused = check(COPY.strip_suffix("00\n").unwrap(), &[]);
     assert_eq!((refused.status.code(), out(&refused), err(&refused).lines().count()), (Some(1), "", 1));
-    let told = "hotcc-bench: cannot use copies/drive.csv; delete it and download https://x/a.zip, copy drive.csv out of the \
+    let message = "hotcc-bench: cannot use copies/drive.csv; delete it and download https://x/a.zip, copy drive.csv out of the \
                 archive, and name its directory with --traces or HOTCC_TRACES: the SHA-256 of its samples is ";
-    assert!(err(&refused).starts_with(told), "{}", err(&refused));
+    assert!(err(&refused).starts_with(message), "{}", err(&refused));
     fs::remove_file(bench.path("copies/drive.csv")).unwrap();
     let missing = bench.run(&["check", "--list", "list.toml", "drive.csv"]);
-    let told = "hotcc-bench: cannot find drive.csv: download https://x/a.zip, ";
-    assert!(missing.status.code() == Some(1) && err(&missing).starts_with(told), "{}", err(&missing));
+    let message = "hotcc-bench: cannot find drive.csv: download https://x/a.zip, ";
+    assert!(missing.status.code() == Some(1) && err(&missing).starts_with(message), "{}", err(&missing));
 }
 
 #[test]

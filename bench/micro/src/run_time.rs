@@ -20,7 +20,7 @@ pub fn loaded() -> BTreeSet<u32> {
     ProgInfoIter::default().map(|program| program.id).collect()
 }
 
-/// Returns the id of the program with this name that was loaded since `before`, or `None` if there is none.
+/// Returns the id of a program with this name that is not among the ids in `before`, if there is one.
 pub fn loaded_since(before: &BTreeSet<u32>, name: &str) -> Option<u32> {
     ProgInfoIter::default().find(|program| program.name == name && !before.contains(&program.id)).map(|p| p.id)
 }

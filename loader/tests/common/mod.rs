@@ -186,6 +186,9 @@ pub fn cc_of(socket: &impl AsFd) -> String {
 /// A network namespace that is removed when the value is dropped.
 pub struct NetNs(&'static str);
 
+/// Rate of [`NetNs::with_slow_loopback`].
+pub const SLOW_LOOPBACK_BYTES_PER_S: usize = 2_000_000;
+
 impl NetNs {
     pub fn new(name: &'static str) -> Self {
         let _ = Command::new("ip").args(["netns", "del", name]).output();
@@ -193,6 +196,13 @@ impl NetNs {
         run(&["netns", "add", name]);
         run(&["-n", name, "link", "set", "lo", "up"]);
         Self(name)
+    }
+
+    /// Creates a namespace whose loopback has a rate, and packets of at most 1500 bytes.
+    pub fn with_slow_loopback(name: &'static str) -> Self {
+        let ns = Self::new(name);
+        ns.sh("ip link set lo mtu 1500; tc qdisc add dev lo root tbf rate 16mbit burst 5kb limit 100kb");
+        ns
     }
 
     /// Runs `work` on a thread in the namespace.

@@ -115,14 +115,14 @@ mod tests {
         assert_eq!(files.find(Path::new("a.csv")).unwrap(), far.join("a.csv"));
         fs::write(near.join("a.csv"), "").unwrap();
         assert_eq!(files.find(Path::new("a.csv")).unwrap(), near.join("a.csv"));
-        let told = files.find(Path::new("b.csv")).unwrap_err().to_string();
+        let message = files.find(Path::new("b.csv")).unwrap_err().to_string();
         let looked = format!("cannot find the trace b.csv: it is not in {}, {}; ", near.display(), far.display());
-        assert_eq!(told, looked + "name its directory with --traces or HOTCC_TRACES");
+        assert_eq!(message, looked + "name its directory with --traces or HOTCC_TRACES");
         let listed = &List::built_in().unwrap().traces[0].name;
-        let told = files.find(Path::new(listed)).unwrap_err().to_string();
-        assert!(told.ends_with(&format!("; run `hotcc-bench traces fetch {listed}`")), "{told}");
+        let message = files.find(Path::new(listed)).unwrap_err().to_string();
+        assert!(message.ends_with(&format!("; run `hotcc-bench traces fetch {listed}`")), "{message}");
         let archived = &List::built_in().unwrap().archived[0];
-        let told = files.find(Path::new(&archived.name)).unwrap_err().to_string();
-        assert!(told.ends_with(&format!("; {}", archived.advice())), "{told}");
+        let message = files.find(Path::new(&archived.name)).unwrap_err().to_string();
+        assert!(message.ends_with(&format!("; {}", archived.advice())), "{message}");
     }
 }
