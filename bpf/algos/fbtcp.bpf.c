@@ -465,7 +465,7 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops___hotcc fbtcp ALGORITHM(
-	"fuzzy rules over queue and rate move W; a few losses do not",
+	"fuzzy rules on queue and rate move W; a few losses do not",
 	"Poorzare & Calveras 2021: FB-TCP, IEEE Access, section IV, eqs 1-10, Tables 1-6") = {
 	.init = (void *)fbtcp_init,
 	.release = (void *)fbtcp_release,
