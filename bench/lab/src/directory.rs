@@ -1,12 +1,11 @@
-//! Prepares a result directory for its runs: keeps results of the same setup, and moves results of another setup to
-//! another directory.
+//! Prepares a result directory for its runs: keeps results that the same inputs would produce again, and moves others
+//! to another directory.
 
 use crate::changes::changes;
-use crate::results::{Manifest, RunId, sha256};
+use crate::results::{Manifest, RunId, RunSummary, sha256};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::ErrorKind;
@@ -52,9 +51,15 @@ impl ResultDirectory<'_> {
     }
 }
 
-/// Prepares OUT/NAME/KERNEL for runs with this manifest, and locks it. If it has results of another setup, moves
-/// them to OUT/NAME.N/KERNEL, with the lowest N that is free.
-pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario: &str) -> Result<ResultDirectory<'a>> {
+/// Prepares OUT/NAME/KERNEL for runs with this manifest, and locks it. If it has results of another setup, or of one of
+/// these runs with other inputs (`is_current` says that), moves all its results to OUT/NAME.N/KERNEL, with the lowest N
+/// that is free.
+pub(super) fn prepare<'a>(
+    directory: &'a Path,
+    manifest: &Manifest,
+    scenario: &str,
+    is_current: &dyn Fn(&RunId, &RunSummary) -> Result<bool>,
+) -> Result<ResultDirectory<'a>> {
     let mut held = lock(directory)?;
     let path = directory.join(MANIFEST);
     let old = match fs::read(&path) {
@@ -71,16 +76,20 @@ pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario:
         );
     }
     remove(&directory.join(UNFINISHED))?;
-    // keep results of other seeds and cases with the same manifest: a short run must not delete the results of hours
-    let is_same_setup =
-        |old: &Manifest| manifest == Manifest { runs: manifest.runs.clone(), results: BTreeMap::new(), ..old.clone() };
+    let mut manifest = manifest.clone();
     let mut moved = None;
     match old {
-        Some(old) if is_same_setup(&old) => manifest.results = old.results,
+        // also results of other seeds and cases: a short run must not delete the results of hours
+        Some(old) if is_same_setup(&old, &manifest) && are_current(directory, &old, &manifest, is_current)? => {
+            manifest.results = old.results;
+        }
         Some(old) if has_results(directory) => {
             let aside = move_aside(directory)?;
             held = lock(directory)?;
-            let changed: Vec<String> = changes(&old, &manifest).into_iter().map(|change| change.what).collect();
+            let mut changed: Vec<String> = changes(&old, &manifest).into_iter().map(|change| change.what).collect();
+            if changed.is_empty() {
+                changed.push("scenario of earlier runs".to_owned());
+            }
             let (changed, directory, aside) = (changed.join(", "), directory.display(), aside.display());
             moved =
                 Some(format!("{directory} had results of another setup (changed: {changed}); moved them to {aside}"));
@@ -90,6 +99,37 @@ pub(super) fn prepare<'a>(directory: &'a Path, mut manifest: Manifest, scenario:
     write(&directory.join("scenario.toml"), scenario.as_bytes())?;
     write_manifest(directory, &manifest)?;
     Ok(ResultDirectory { directory, manifest: Mutex::new(manifest), moved, _lock: held })
+}
+
+/// Returns whether two manifests differ only in what the inputs of each run have, too: another text of the scenario may
+/// be the same for a run.
+fn is_same_setup(old: &Manifest, new: &Manifest) -> bool {
+    let of_each_run = Manifest {
+        scenario_sha256: new.scenario_sha256.clone(),
+        files: new.files.clone(),
+        runs: new.runs.clone(),
+        results: new.results.clone(),
+        ..old.clone()
+    };
+    of_each_run == *new
+}
+
+/// Returns whether each complete run that is planned again has the same inputs as then.
+fn are_current(
+    directory: &Path,
+    old: &Manifest,
+    new: &Manifest,
+    is_current: &dyn Fn(&RunId, &RunSummary) -> Result<bool>,
+) -> Result<bool> {
+    for run in &new.runs {
+        let Ok(text) = fs::read(directory.join(run.summary())) else { continue };
+        // a summary that was changed is not a result, and its run is repeated
+        let is_result = old.results.get(&run.summary()).is_some_and(|recorded| *recorded == sha256(&text));
+        if is_result && !is_current(run, &serde_json::from_slice(&text)?)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Creates the directory if necessary, and takes the lock on it.
@@ -162,6 +202,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn manifest(scenario_sha256: &str, seeds: &[u64]) -> Manifest {
         let run = |seed: &u64| RunId { case: BTreeMap::new(), seed: *seed };
@@ -180,10 +221,33 @@ mod tests {
         }
     }
 
+    /// Prepares for runs whose inputs are still the same.
+    fn prepare<'a>(directory: &'a Path, manifest: &Manifest, scenario: &str) -> Result<ResultDirectory<'a>> {
+        super::prepare(directory, manifest, scenario, &|_, _| Ok(true))
+    }
+
+    fn summary(run: &RunId) -> Vec<u8> {
+        let summary = RunSummary {
+            run: run.clone(),
+            inputs: BTreeMap::new(),
+            duration_s: 1.0,
+            invalid: Vec::new(),
+            busy_max: 0.0,
+            busy_mean: 0.0,
+            flows: Vec::new(),
+            bounds: Vec::new(),
+            links: Vec::new(),
+            receiver_programs: BTreeMap::new(),
+            jain: 1.0,
+            events: Vec::new(),
+        };
+        serde_json::to_vec(&summary).unwrap()
+    }
+
     /// Creates the files of a complete run.
     fn finish(directory: &Path, run: &RunId) {
         fs::create_dir_all(directory.join(run.path())).unwrap();
-        fs::write(directory.join(run.path()).join("summary.json"), "{}").unwrap();
+        fs::write(directory.join(run.path()).join("summary.json"), summary(run)).unwrap();
     }
 
     #[test]
@@ -191,7 +255,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name).join("6.12");
         let (directory, first) = (at("small"), manifest("a", &[1]));
-        let moved = |manifest: &Manifest, scenario| prepare(&directory, manifest.clone(), scenario).unwrap().moved;
+        let moved = |manifest: &Manifest, scenario| prepare(&directory, manifest, scenario).unwrap().moved;
         assert_eq!(moved(&first, "first"), None);
         // no run is complete yet, so there are no results to keep
         let second = manifest("b", &[1]);
@@ -218,14 +282,37 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         let all = manifest("a", &[1, 2]);
-        let first = prepare(&directory, all.clone(), "text").unwrap();
-        first.record_result(&all.runs[1], b"{}").unwrap();
+        let first = prepare(&directory, &all, "text").unwrap();
+        first.record_result(&all.runs[1], &summary(&all.runs[1])).unwrap();
         finish(&directory, &all.runs[1]);
         drop(first);
-        let second = prepare(&directory, manifest("a", &[1]), "text").unwrap();
-        assert_eq!(second.moved, None);
-        assert!(second.has_result(&all.runs[1], b"{}") && !second.has_result(&all.runs[0], b"{}"));
+        let prepared = prepare(&directory, &manifest("a", &[1]), "text").unwrap();
+        assert_eq!(prepared.moved, None);
+        let [first, second] = [0, 1].map(|run| prepared.has_result(&all.runs[run], &summary(&all.runs[run])));
+        assert!(second && !first);
         assert!(directory.join("all/seed-2/summary.json").exists());
+    }
+
+    #[test]
+    fn another_text_of_the_scenario_keeps_results_unless_a_run_has_other_inputs() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("small/6.12");
+        let first = manifest("a", &[1, 2]);
+        let prepared = prepare(&directory, &first, "first").unwrap();
+        for run in &first.runs {
+            prepared.record_result(run, &summary(run)).unwrap();
+            finish(&directory, run);
+        }
+        drop(prepared);
+        let moved = |text: &str, seeds: &[u64], current: bool| {
+            super::prepare(&directory, &manifest(text, seeds), text, &|_, _| Ok(current)).unwrap().moved
+        };
+        assert_eq!(moved("b", &[1], true), None, "the same inputs");
+        assert_eq!(moved("c", &[3], false), None, "no run that is planned again");
+        assert!(directory.join("all/seed-2/summary.json").exists());
+        let said = moved("c", &[2], false).unwrap();
+        assert!(said.contains("(changed: scenario of earlier runs); moved them to"), "{said}");
+        assert!(!directory.join("all").exists());
     }
 
     #[test]
@@ -233,14 +320,15 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("small/6.12");
         let old = manifest("a", &[1]);
-        let first = prepare(&directory, old.clone(), "first").unwrap();
+        let first = prepare(&directory, &old, "first").unwrap();
         finish(&directory, &old.runs[0]);
-        let refused = || prepare(&directory, manifest("b", &[1]), "second").unwrap_err().to_string();
+        let other = Manifest { kernel: "6.1".to_owned(), ..old };
+        let refused = || prepare(&directory, &other, "second").unwrap_err().to_string();
         let error = refused();
         assert!(error.contains("small/6.12: another `hotcc-bench lab` is using it"), "{error}");
         assert_eq!(fs::read_to_string(directory.join("scenario.toml")).unwrap(), "first");
         drop(first);
-        let second = prepare(&directory, manifest("b", &[1]), "second").unwrap();
+        let second = prepare(&directory, &other, "second").unwrap();
         assert!(second.moved.is_some());
         assert_eq!(refused(), error);
     }
@@ -251,7 +339,7 @@ mod tests {
         let directory = scratch.path().join("small/6.12");
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("diary"), "").unwrap();
-        let error = prepare(&directory, manifest("a", &[1]), "text").unwrap_err().to_string();
+        let error = prepare(&directory, &manifest("a", &[1]), "text").unwrap_err().to_string();
         assert!(error.contains("no lab results"), "{error}");
         assert!(directory.join("diary").exists());
     }

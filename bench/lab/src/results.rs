@@ -61,7 +61,7 @@ pub const LINK_COLUMNS: [&str; 10] = [
     "police_drops",
 ];
 
-/// The inputs of the runs. In virtual time, two runs with the same manifest have the same results, byte for byte.
+/// The setup of the runs. In virtual time, two runs with the same manifest have the same results, byte for byte.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Manifest {
     /// The scenario's name.
@@ -167,6 +167,10 @@ impl Distribution {
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
+    /// SHA-256 of everything that the run depends on, by name: its plan (the case, the seed, and what its radio does),
+    /// the files that its case names, and the manifest's kernel image and objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
     /// Length of the measurement, in virtual seconds.
     pub duration_s: f64,
     /// Reasons why the run must not be used; empty if it is valid.
@@ -474,6 +478,7 @@ mod tests {
         };
         let mut run = RunSummary {
             run: RunId { case: BTreeMap::new(), seed: 1 },
+            inputs: BTreeMap::new(),
             duration_s: 1.0,
             invalid: Vec::new(),
             busy_max: 0.0,

@@ -100,7 +100,11 @@ impl Lab<'_> {
         say(&Progress::Note(&self.announcement(&Workload::of_runs(&cases, &runs), jobs)));
         check_plans(self.source)?;
         let manifest = self.manifest(&cases, &runs)?;
-        let prepared = prepare(self.directory, manifest, &self.source.text)?;
+        let is_current = |run: &RunId, summary: &RunSummary| {
+            let Some(one) = runs.iter().find(|one| one.id == *run) else { return Ok(true) };
+            Ok(summary.inputs == inputs(one, &self.plan(one)?, &manifest)?)
+        };
+        let prepared = prepare(self.directory, &manifest, &self.source.text, &is_current)?;
         if let Some(moved) = &prepared.moved {
             say(&Progress::Note(moved));
         }
@@ -110,7 +114,8 @@ impl Lab<'_> {
         std::thread::scope(|scope| {
             for worker in 0..jobs {
                 let cpu = (!processors.is_empty()).then(|| processors[worker % processors.len()]);
-                let (prepared, runs, next, done, failures) = (&prepared, &runs, &next, &done, &failures);
+                let (prepared, manifest, runs, next, done, failures) =
+                    (&prepared, &manifest, &runs, &next, &done, &failures);
                 scope.spawn(move || {
                     while let Some(one) = runs.get(next.fetch_add(1, Ordering::SeqCst)) {
                         if netlab::check().is_err() {
@@ -120,7 +125,7 @@ impl Lab<'_> {
                             let done = (done.load(Ordering::SeqCst), runs.len());
                             say(&Progress::Run { run: &one.id, done, text });
                         };
-                        let outcome = self.run_one(one, prepared, cpu, &tell);
+                        let outcome = self.run_one(one, manifest, prepared, cpu, &tell);
                         done.fetch_add(1, Ordering::SeqCst);
                         match outcome {
                             Ok(verdict) => tell(&verdict),
@@ -240,10 +245,15 @@ impl Lab<'_> {
             || serde_json::from_slice::<RunSummary>(&text).is_ok_and(|summary| summary.invalid.is_empty())
     }
 
+    fn plan(&self, one: &OneRun<'_>) -> Result<Planned> {
+        plan(&one.case.scenario, one.id.seed, &self.source.traces())
+    }
+
     /// Executes a run, and returns how it ended.
     fn run_one(
         &self,
         one: &OneRun<'_>,
+        manifest: &Manifest,
         prepared: &ResultDirectory<'_>,
         cpu: Option<usize>,
         say: &dyn Fn(&str),
@@ -252,7 +262,7 @@ impl Lab<'_> {
         if self.is_done(&one.id, prepared) {
             return Ok("already complete".to_owned());
         }
-        let planned = plan(&one.case.scenario, one.id.seed, &self.source.traces())?;
+        let planned = self.plan(one)?;
         let scratch = self.directory.join(UNFINISHED).join(one.id.path());
         fs::create_dir_all(&scratch).with_context(|| format!("cannot create {}", scratch.display()))?;
         let measured = match self.backend {
@@ -261,7 +271,7 @@ impl Lab<'_> {
             Backend::Simulator => simulated::run(&planned)?,
         };
         let series_ms = *one.case.scenario.series_ms.get_ref();
-        let analysed = analyse(one.id.clone(), &planned, &measured, series_ms);
+        let analysed = analyse(one.id.clone(), inputs(one, &planned, manifest)?, &planned, &measured, series_ms);
         prepared.record_result(&one.id, &keep(&analysed, &scratch)?)?;
         remove(&target)?;
         if let Some(parent) = target.parent() {
@@ -271,6 +281,22 @@ impl Lab<'_> {
         let counts_instructions = matches!(self.backend, Backend::Vm(_, Clock::Virtual));
         Ok(verdict(&analysed.summary, counts_instructions))
     }
+}
+
+/// Returns the hashes of a run's inputs. Files count as a whole, also where the plan has only a part of them.
+fn inputs(one: &OneRun<'_>, planned: &Planned, manifest: &Manifest) -> Result<BTreeMap<String, String>> {
+    let scenario = &one.case.scenario;
+    let mut plan = serde_json::to_vec(&planned.plan)?;
+    plan.extend(format!("{:?}{:?}{:?}", planned.radios, planned.bounds, scenario.series_ms.get_ref()).into_bytes());
+    let mut inputs = manifest.objects.clone();
+    inputs.insert("plan".to_owned(), sha256(plan));
+    inputs.insert("kernel image".to_owned(), manifest.kernel_sha256.clone());
+    let traces = scenario.trace_files().map(|file| file.display().to_string());
+    let objects = scenario.object_files().map(|file| file.get_ref().clone());
+    for name in traces.chain(objects) {
+        inputs.insert(format!("file {name}"), manifest.files.get(&name).cloned().unwrap_or_default());
+    }
+    Ok(inputs)
 }
 
 fn boot(
@@ -383,6 +409,7 @@ mod tests {
         let flow = FlowSummary { throughput_bps: 4e6, packets: 4000, ..FlowSummary::default() };
         let mut summary = RunSummary {
             run: RunId { case: BTreeMap::new(), seed: 1 },
+            inputs: BTreeMap::new(),
             duration_s: 20.0,
             invalid: Vec::new(),
             busy_max: 0.2,

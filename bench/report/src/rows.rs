@@ -260,6 +260,7 @@ mod tests {
         let flow = |cc: &&str| FlowSummary { cc: (*cc).to_owned(), ..FlowSummary::default() };
         RunSummary {
             run: RunId { case, seed: 1 },
+            inputs: BTreeMap::new(),
             duration_s: 1.0,
             invalid: Vec::new(),
             busy_max: 0.0,

@@ -2,7 +2,7 @@
 
 use crate::VALID;
 use crate::command::{bench, lab};
-use hotcc_lab::results::Manifest;
+use hotcc_lab::results::{Manifest, RunSummary};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
@@ -96,6 +96,41 @@ fn a_summary_that_has_changed_since_its_run_is_refused_and_its_run_repeated() {
     assert!(made(&kept) == before && made(&changed) != changed_before, "only the changed one is made again");
     assert_eq!(sha256(&changed), of_changed);
     assert_eq!(run(&["report", "lab-results/x"]).0, 0);
+}
+
+#[test]
+fn a_run_is_repeated_only_if_its_inputs_have_changed() {
+    let directory = tempfile::tempdir().unwrap();
+    write_scenario(directory.path(), "[1]");
+    let path = directory.path().join("x.toml");
+    let first = fs::read_to_string(&path).unwrap();
+    let simulate = |scenario: &str, runs: usize| {
+        fs::write(&path, scenario).unwrap();
+        let done = lab(&["--sim", "x.toml"], directory.path());
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{said}");
+        assert_eq!(fs::read_dir(directory.path().join("lab-results/x/simulator")).unwrap().count(), 3 + runs, "{said}");
+        (said.contains("already complete"), said.contains("moved them to"))
+    };
+    let result = |case: &str| -> RunSummary {
+        let path = directory.path().join(format!("lab-results/x/simulator/{case}/seed-1/summary.json"));
+        serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+    };
+    assert_eq!(simulate(&first, 1), (false, false));
+    let inputs = result("loss=0.01").inputs;
+    assert!(["plan", "kernel image", "dtcp", "hotcc-bench"].iter().all(|name| inputs.contains_key(*name)), "{inputs:?}");
+
+    let described = format!("# of another value\n{}", first.replace("value = 3.5", "value = 3.6"));
+    assert_eq!(simulate(&described, 1), (true, false), "no input of the run");
+    let swept = described.replace("loss = [0.01]", "loss = [0.01, 0.02]");
+    assert_eq!(simulate(&swept, 2), (true, false), "a new case");
+    let of_another_loss = result("loss=0.02").inputs;
+    let differing: Vec<_> = inputs.iter().filter(|input| !of_another_loss.iter().any(|other| other == *input)).collect();
+    assert_eq!(differing.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["plan"]);
+    assert_eq!(result("loss=0.01").inputs, inputs);
+    let longer = swept.replace("delay_ms = 20", "delay_ms = 21");
+    assert_eq!(simulate(&longer, 2), (false, true), "the plan of both runs");
+    assert!(directory.path().join("lab-results/x.1/simulator/loss=0.02/seed-1/summary.json").exists());
 }
 
 #[test]

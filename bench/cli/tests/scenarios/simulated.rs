@@ -227,3 +227,31 @@ fn dcm_gains_throughput_if_it_learns_of_a_longer_path_or_a_handover() {
         }
     }
 }
+
+/// On this link all seeds are the same; the others need minutes, or a recorded trace.
+#[test]
+fn the_page_on_the_worth_of_signals_says_what_the_simulator_says() {
+    let recorded = "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
+    let changes = [
+        ("seeds = [1, 2, 3]", "seeds = [1]"),
+        (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // the trace's cases are not run
+    ];
+    let kinds = ["best", "old-100ms", "old-300ms"];
+    let cases: Vec<String> = kinds.iter().map(|kind| format!("readings={kind}")).collect();
+    let cases: Vec<&str> = cases.iter().map(String::as_str).chain(["radio=square"]).collect();
+    let runs = simulate("signal-age.toml", &changes, &cases);
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/algorithms/figures/signals.md");
+    let page = fs::read_to_string(page).unwrap();
+    for kind in kinds {
+        let case = format!("radio=square, readings={kind}");
+        let mut cells = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_prefix(&case)?.split_once('|'));
+        let (_, cells) = cells.next().unwrap_or_else(|| panic!("the page has no {case}"));
+        let of_page: Vec<&str> = cells.trim_matches(['|', ' ']).split('|').map(str::trim).collect();
+        let figures = |cc: &str| {
+            let run = runs.iter().find(|run| run.run.case["cc"] == cc && run.run.case["readings"] == kind).unwrap();
+            let [mbps, p95_ms] = ["throughput_mbps", "queue_delay_p95_ms"].map(|name| run.metric(name, None).unwrap());
+            format!("{mbps:.2} ± 0, {p95_ms:.1} ± 0")
+        };
+        assert_eq!(of_page, ["dtcp", "crest"].map(figures), "{case}: run `just figures signals`");
+    }
+}

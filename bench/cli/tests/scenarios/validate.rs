@@ -4,9 +4,10 @@ use crate::command::{bench, lab};
 use crate::common::{reduced_scenario, simulate};
 use crate::directory::write_scenario;
 use crate::files;
-use hotcc_lab::results::Manifest;
+use hotcc_lab::results::{Manifest, RunSummary};
 use hotcc_lab::scenario::Source;
 use hotcc_lab::selection::{Draw, Selection};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroU32;
@@ -65,6 +66,34 @@ fn results_of_other_algorithms_are_refused_and_runs_without_a_twin_are_counted()
     });
     let (code, said) = validate();
     assert!(code == 1 && said.contains("another version of dtcp; run one of them again"), "{code}: {said}");
+}
+
+#[test]
+fn each_run_beyond_the_bounds_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    write_scenario(directory.path(), "[1, 2]");
+    let done = lab(&["--sim", "x.toml"], directory.path());
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let results = directory.path().join("lab-results/x");
+    copy_as_a_kernels(&results);
+    let name = "loss=0.01/seed-2/summary.json";
+    let path = results.join("6.12.1").join(name);
+    let mut measured: RunSummary = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let simulated_mbps = measured.metric("throughput_mbps_total", None).unwrap();
+    measured.flows.iter_mut().for_each(|flow| flow.throughput_bps *= 0.98);
+    let text = serde_json::to_vec(&measured).unwrap();
+    fs::write(&path, &text).unwrap();
+    let sha256 = data_encoding::HEXLOWER.encode(&Sha256::digest(&text));
+    change(&results.join("6.12.1"), |manifest| {
+        manifest.results.insert(name.to_owned(), sha256);
+    });
+    let (code, said) = bench(&["validate", "lab-results/x"], directory.path());
+    let lines: Vec<&str> = said.lines().collect();
+    let [beyond, count] = lines[..] else { panic!("{said}") };
+    let measured_mbps = simulated_mbps * 0.98;
+    let expected = format!("x loss=0.01 seed 2: {simulated_mbps:.3} Mbit/s, lab {measured_mbps:.3}; p95 ");
+    assert!(code == 1 && beyond.starts_with(&expected), "{code}: {said}");
+    assert_eq!(count, "1 of 2 runs are within the bounds");
 }
 
 /// Returns the cells of each run on the page.

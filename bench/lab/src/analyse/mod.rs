@@ -14,6 +14,7 @@ use hotcc_lab_proto::plan::{Plan, PlannedLink};
 use hotcc_lab_proto::records::{AckRecord, IDLE_BIN_NS, NO_FLOW, POLICED, PacketRecord, QUEUE_DROP};
 use hotcc_lab_proto::run_record::RunRecord;
 use rates::Capacity;
+use std::collections::BTreeMap;
 
 /// Maximum share of a window in which the processor may be busy. Above it, the run is invalid: the guest's processor,
 /// not the path, may have limited the flows.
@@ -66,9 +67,15 @@ struct LinkHistories<'a> {
     delays: &'a [DelayOverTime],
 }
 
-/// Analyses a run. `series_ms` is the period of the series.
+/// Analyses a run. `inputs` are the hashes that its summary will have, and `series_ms` is the period of the series.
 #[must_use]
-pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u64) -> Analysed {
+pub fn analyse(
+    run: RunId,
+    inputs: BTreeMap<String, String>,
+    planned: &Planned,
+    measured: &Measured,
+    series_ms: u64,
+) -> Analysed {
     let plan = &planned.plan;
     let capacities: Vec<Capacity> = plan.links.iter().map(Capacity::of).collect();
     let mut packets = vec![Vec::new(); plan.flows.len()];
@@ -97,6 +104,7 @@ pub fn analyse(run: RunId, planned: &Planned, measured: &Measured, series_ms: u6
     let busy = busy(&measured.record);
     let summary = RunSummary {
         run,
+        inputs,
         duration_s: plan.duration_ns as f64 / 1e9,
         invalid: invalid(measured, &busy),
         busy_max: busy.iter().copied().fold(0.0, f64::max),

@@ -57,6 +57,7 @@ pub fn flow(name: &str, cc: &str, mbps: f64, rtt_ms: f64) -> FlowSummary {
 pub fn run(case: BTreeMap<String, String>, seed: u64, flows: Vec<FlowSummary>) -> RunSummary {
     RunSummary {
         run: RunId { case, seed },
+        inputs: BTreeMap::new(),
         duration_s: 30.0,
         invalid: Vec::new(),
         busy_max: 0.5,
