@@ -118,14 +118,18 @@ fn a_run_is_repeated_only_if_its_inputs_have_changed() {
     };
     assert_eq!(simulate(&first, 1), (false, false));
     let inputs = result("loss=0.01").inputs;
-    assert!(["plan", "kernel image", "dtcp", "hotcc-bench"].iter().all(|name| inputs.contains_key(*name)), "{inputs:?}");
+    assert!(
+        ["plan", "kernel image", "dtcp", "hotcc-bench"].iter().all(|name| inputs.contains_key(*name)),
+        "{inputs:?}"
+    );
 
     let described = format!("# of another value\n{}", first.replace("value = 3.5", "value = 3.6"));
     assert_eq!(simulate(&described, 1), (true, false), "no input of the run");
     let swept = described.replace("loss = [0.01]", "loss = [0.01, 0.02]");
     assert_eq!(simulate(&swept, 2), (true, false), "a new case");
     let of_another_loss = result("loss=0.02").inputs;
-    let differing: Vec<_> = inputs.iter().filter(|input| !of_another_loss.iter().any(|other| other == *input)).collect();
+    let differing: Vec<_> =
+        inputs.iter().filter(|input| !of_another_loss.iter().any(|other| other == *input)).collect();
     assert_eq!(differing.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["plan"]);
     assert_eq!(result("loss=0.01").inputs, inputs);
     let longer = swept.replace("delay_ms = 20", "delay_ms = 21");

@@ -231,7 +231,8 @@ fn dcm_gains_throughput_if_it_learns_of_a_longer_path_or_a_handover() {
 /// On this link all seeds are the same; the others need minutes, or a recorded trace.
 #[test]
 fn the_page_on_the_worth_of_signals_says_what_the_simulator_says() {
-    let recorded = "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
+    let recorded =
+        "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
     let changes = [
         ("seeds = [1, 2, 3]", "seeds = [1]"),
         (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // the trace's cases are not run
