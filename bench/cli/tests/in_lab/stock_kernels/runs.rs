@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::iter;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -82,6 +83,15 @@ fn lab(out: &Path, kernel: &str, scenario: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(BENCH);
     command.arg("lab").arg("--lab").arg(format!("vm:{kernel}")).arg("--out").arg(out).args(more).arg(scenario);
     command
+}
+
+/// Returns the same command on a terminal, whose output is this command's.
+fn in_terminal(command: &Command) -> Command {
+    let words = iter::once(command.get_program()).chain(command.get_args());
+    let line: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).stdin(Stdio::null());
+    script
 }
 
 /// Returns every result file below a directory, by its relative path.
@@ -256,8 +266,12 @@ fn a_killed_lab_leaves_no_machine_and_can_be_resumed() {
     first.0.wait().unwrap();
     wait_until("the end of the machine", || qemu_processes(scratch.path()) == 0);
     let made = fs::metadata(&first_summary).unwrap().modified().unwrap();
-    let output = lab(&out, "6.12", &scenario, &["--jobs", "1"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = in_terminal(&lab(&out, "6.12", &scenario, &["--jobs", "1"])).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    let progress = said.split('\r').map(str::trim_start).filter(|line| line.contains(" of 2.5 s at ") && line.ends_with('%'));
+    assert!(progress.clone().count() > 1, "each message replaces the one before: {said:?}");
+    assert!(progress.clone().all(|line| line.starts_with("[1/2] ") && line.contains(" guest seconds a second, ")));
     assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "a completed run is kept");
     let found = results(&directory);
     assert_eq!(summaries(&found).len(), 2);
