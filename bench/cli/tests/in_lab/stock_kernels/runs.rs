@@ -269,7 +269,8 @@ fn a_killed_lab_leaves_no_machine_and_can_be_resumed() {
     let output = in_terminal(&lab(&out, "6.12", &scenario, &["--jobs", "1"])).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}");
-    let progress = said.split('\r').map(str::trim_start).filter(|line| line.contains(" of 2.5 s at ") && line.ends_with('%'));
+    let progress =
+        said.split('\r').map(str::trim_start).filter(|line| line.contains(" of 2.5 s at ") && line.ends_with('%'));
     assert!(progress.clone().count() > 1, "each message replaces the one before: {said:?}");
     assert!(progress.clone().all(|line| line.starts_with("[1/2] ") && line.contains(" guest seconds a second, ")));
     assert_eq!(fs::metadata(&first_summary).unwrap().modified().unwrap(), made, "a completed run is kept");
