@@ -3,7 +3,9 @@
 use crate::lab::LabCommand;
 use crate::report::refresh;
 use anyhow::{Result, ensure};
+use hotcc_lab::results::SIMULATOR;
 use hotcc_report::repeated::{DIRECTORY, compare};
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,6 +37,15 @@ impl RepeatCommand {
                     results.is_dir(),
                     "there is no {}: `hotcc-bench lab` with the same --out first makes the runs to repeat",
                     results.display()
+                );
+                let simulated = self.lab.simulates();
+                let mut entries = fs::read_dir(&results)?.flatten();
+                ensure!(
+                    entries.any(|entry| (entry.file_name() == SIMULATOR) == simulated
+                        && entry.path().join("manifest.json").exists()),
+                    "{} has no results of {}: `hotcc-bench lab` with the same options first makes the runs to repeat",
+                    results.display(),
+                    if simulated { "the simulator" } else { "a kernel" }
                 );
             }
         }

@@ -135,6 +135,23 @@ fn events_of_a_swept_congestion_control_are_in_its_own_cases() {
     assert!(nobodys.contains("unknown hotcc algorithm of a flow `reno`: expected one of dtcp, westwoodp"), "{nobodys}");
 }
 
+#[test]
+fn a_tunable_changes_for_each_combination_of_settings() {
+    let second = "set = { eta = 2 }\n\n[[flow]]\nname = \"up2\"\nfrom = \"server\"\nto = \"ue\"\ncc = \"dtcp\"\n\
+                  set = { eta = 4 }";
+    let text = VALID.replace("set = { eta = 2 }", second).replace(
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "tune = { cc = \"dtcp\", set = { eta = 3 } }",
+    );
+    let source = Source::parse(Path::new("x.toml"), text).unwrap();
+    let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+    let tuned = planned.plan.events.iter().filter_map(|event| match &event.action {
+        Action::Tune { cc, .. } => Some(cc.as_str()),
+        _ => None,
+    });
+    assert_eq!(tuned.collect::<Vec<_>>(), ["dtcp", "dtcp_2"]);
+}
+
 /// Some of the swept congestion controls may lack the watched field, but at least one must have it.
 #[test]
 fn what_is_watched_is_in_the_series_of_those_that_have_it() {

@@ -65,19 +65,20 @@ impl Store {
     pub fn list(&self, selectors: &[Selector], progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Listed>> {
         let _lock = self.lock(progress)?;
         let (mut listed, mut said) = (Vec::new(), Vec::new());
-        let (all, limit) =
-            if selectors.is_empty() { (Selector::supported(), 1) } else { (selectors.to_vec(), usize::MAX) };
+        let by_default = selectors.is_empty();
+        let (all, limit) = if by_default { (Selector::supported(), 1) } else { (selectors.to_vec(), usize::MAX) };
+        let mut absent = None;
         for selector in all {
             let packages = match self.matching(&selector, progress) {
-                Err(error) if error.is_offline() => {
+                Err(error) if error.is_offline() || by_default && matches!(error, Error::NotFound { .. }) => {
                     let kept: Vec<_> = self.kept(&selector).into_iter().map(|kernel| kernel.manifest.package).collect();
-                    if kept.is_empty() {
-                        return Err(error);
-                    }
                     let told = Progress::Offline { why: error.to_string() };
-                    if !said.contains(&told) {
+                    if error.is_offline() && !kept.is_empty() && !said.contains(&told) {
                         progress(&told);
                         said.push(told);
+                    }
+                    if kept.is_empty() {
+                        absent = absent.or(Some(error));
                     }
                     kept
                 }
@@ -88,7 +89,10 @@ impl Store {
                 listed.push(Listed { selector: selector.clone(), package, cached });
             }
         }
-        Ok(listed)
+        match absent {
+            Some(error) if listed.is_empty() => Err(error),
+            _ => Ok(listed),
+        }
     }
 
     /// Returns the newest matching kernel, after downloading it if it is not in the cache. If the index cannot be

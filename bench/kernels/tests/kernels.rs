@@ -219,6 +219,8 @@ fn fetches_and_keeps_kernels() {
     assert_eq!(archive.store().list(&[selector("bookworm")], &mut |_| {}).unwrap().len(), 1);
     let error = fetch(&archive.store(), "trixie").unwrap_err();
     assert!(error.is_offline(), "{error}");
+    // of the supported kernels, the two that are in the cache
+    assert_eq!(archive.store().list(&[], &mut |_| {}).unwrap().len(), 2);
 
     assert!(archive.store().clean(&mut |_| {}).unwrap() > 100);
     assert_eq!(archive.cached(), [""; 0]);

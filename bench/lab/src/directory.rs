@@ -20,6 +20,8 @@ pub(super) const UNFINISHED: &str = ".unfinished";
 const MANIFEST: &str = "manifest.json";
 /// The next version of the manifest, until it is complete and replaces the old version.
 const NEXT_MANIFEST: &str = "manifest.json.part";
+/// The copy of the scenario.
+const SCENARIO: &str = "scenario.toml";
 
 /// A result directory to which only this process writes.
 #[derive(Debug)]
@@ -69,7 +71,10 @@ pub(super) fn prepare<'a>(
         })?),
         Err(_) => None,
     };
-    if old.is_none() && !path.exists() && directory.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    // a start that was cut short leaves these
+    let is_ours = |entry: fs::DirEntry| entry.file_name() == SCENARIO || entry.file_name() == NEXT_MANIFEST;
+    let mut entries = directory.read_dir().into_iter().flatten().flatten();
+    if old.is_none() && !path.exists() && entries.any(|entry| !is_ours(entry)) {
         bail!(
             "cannot write results to {}: it contains other files and no lab results; use another --out",
             directory.display()
@@ -96,7 +101,7 @@ pub(super) fn prepare<'a>(
         }
         _ => {}
     }
-    write(&directory.join("scenario.toml"), scenario.as_bytes())?;
+    write(&directory.join(SCENARIO), scenario.as_bytes())?;
     write_manifest(directory, &manifest)?;
     Ok(ResultDirectory { directory, manifest: Mutex::new(manifest), moved, _lock: held })
 }
@@ -331,6 +336,16 @@ mod tests {
         let second = prepare(&directory, &other, "second").unwrap();
         assert!(second.moved.is_some());
         assert_eq!(refused(), error);
+    }
+
+    #[test]
+    fn a_start_that_was_cut_short_can_be_repeated() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("small/6.12");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(SCENARIO), "").unwrap();
+        fs::write(directory.join(NEXT_MANIFEST), "{").unwrap();
+        assert_eq!(prepare(&directory, &manifest("a", &[1]), "text").unwrap().moved, None);
     }
 
     #[test]

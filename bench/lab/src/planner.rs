@@ -69,7 +69,7 @@ pub fn plan(scenario: &Scenario, seed: u64, traces: &TraceFiles) -> Result<Plann
         cables: cables(&network),
         feeds: feeds(scenario, &network, &radios, seed)?,
         pep: scenario.pep.first().map(|pep| plan_pep(pep, &network)),
-        events: events(scenario, &network, &objects)?,
+        events: events(scenario, &network, &objects, &algorithms)?,
         packet_records: packets,
         ack_records: packets,
         links,
@@ -314,35 +314,46 @@ fn feeds(scenario: &Scenario, network: &Network, radios: &BTreeMap<usize, Radio>
     Ok(feeds)
 }
 
-fn events(scenario: &Scenario, network: &Network, objects: &Objects) -> Result<Vec<PlannedEvent>> {
+fn events(
+    scenario: &Scenario,
+    network: &Network,
+    objects: &Objects,
+    loaded: &[Algorithm],
+) -> Result<Vec<PlannedEvent>> {
+    // flows with other settings run the same object under another name
+    let registered = |cc: &str| {
+        let object = objects.to_load(cc);
+        loaded.iter().filter(move |algorithm| algorithm.object == object).map(|algorithm| algorithm.cc.clone())
+    };
     let mut events = Vec::new();
     for event in &scenario.event {
         // if the congestion control is swept, the event belongs to another case
         if event.cc().is_some_and(|cc| !scenario.loaded_ccs().any(|loaded| loaded == cc.get_ref())) {
             continue;
         }
-        let action = if let Some(swap) = &event.swap {
+        let actions: Vec<Action> = if let Some(swap) = &event.swap {
             let (cc, new) = (algorithms::object_name(swap.cc.get_ref()).to_owned(), swap.new.get_ref().clone());
-            Action::Swap { cc, object: objects.to_load(&new), new }
+            vec![Action::Swap { cc, object: objects.to_load(&new), new }]
         } else if let Some(tune) = &event.tune {
-            let cc = algorithms::object_name(tune.cc.get_ref()).to_owned();
-            Action::Tune { cc, set: algorithms::assignments(&tune.set) }
+            let tuned = |cc| Action::Tune { cc, set: algorithms::assignments(&tune.set) };
+            registered(tune.cc.get_ref()).map(tuned).collect()
         } else if let Some(route) = &event.route {
             let host = network.members(route.host.get_ref())[0];
             let (to, via) = (network.members(route.to.get_ref())[0], network.members(route.via.get_ref())[0]);
-            Action::Route {
+            vec![Action::Route {
                 host,
                 arguments: network.reroute(host, to, via).context("`via` is not a neighbour of `host`")?,
                 watched: *network.nodes[host].host.watch_paths.get_ref(),
-            }
+            }]
         } else if let Some(change) = &event.change {
-            Action::Note(format!("link {} changes", change.link.get_ref()))
+            vec![Action::Note(format!("link {} changes", change.link.get_ref()))]
         } else if let Some(handover) = &event.handover {
-            Action::Note(format!("handover of {} to {}", handover.link.get_ref(), handover.radio.get_ref()))
+            vec![Action::Note(format!("handover of {} to {}", handover.link.get_ref(), handover.radio.get_ref()))]
         } else {
             continue;
         };
-        events.push(PlannedEvent { at_ns: ns(*event.at_s.get_ref()), action });
+        let at_ns = ns(*event.at_s.get_ref());
+        events.extend(actions.into_iter().map(|action| PlannedEvent { at_ns, action }));
     }
     if scenario.pep.first().is_some_and(|pep| pep.fault == Fault::Dies) {
         let third_ns = ns(*scenario.duration_s.get_ref() / 3.0);

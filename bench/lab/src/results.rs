@@ -324,6 +324,10 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl FlowSummary {
+    fn marked_share(&self) -> Option<f64> {
+        (self.packets > 0).then(|| self.ce_marks as f64 / self.packets as f64)
+    }
+
     /// Returns one of [`METRICS`]; `None` if this flow does not have it.
     #[must_use]
     pub fn metric(&self, name: &str) -> Option<f64> {
@@ -345,7 +349,7 @@ impl FlowSummary {
             "watched_p99" => self.watched_p99,
             "resume_s" => self.resume_s.iter().copied().reduce(f64::max),
             "loss_ratio" => ratio(self.losses + self.queue_drops + self.police_drops, self.packets),
-            "mark_ratio" => ratio(self.ce_marks, self.packets).filter(|share| *share > 0.0),
+            "mark_ratio" => self.marked_share().filter(|share| *share > 0.0),
             "retransmits" => Some(self.retransmits as f64),
             "timeouts" => (self.cc != "udp").then_some(self.timeouts as f64),
             "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
@@ -377,6 +381,11 @@ impl RunSummary {
             Some(wanted) => f.name.strip_prefix(wanted).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_number),
             None => f.cc != "udp",
         };
+        if name == "mark_ratio" {
+            // absent only if no flow has marks: beside others, a flow without marks counts as 0
+            let shares = self.flows.iter().filter(chosen).filter_map(FlowSummary::marked_share);
+            return mean(shares).filter(|share| *share > 0.0);
+        }
         let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
         if name == "throughput_mbps_total" { Some(values.sum()) } else { mean(values) }
     }
@@ -495,6 +504,11 @@ mod tests {
         assert_eq!(run.metric("throughput_mbps_total", Some("ul")), Some(6.0));
         assert_eq!(run.metric("throughput_mbps", Some("x")), None);
         assert_eq!((run.metric("share", Some("ul")), run.metric("share", None)), (Some(6.0 / 112.0), None));
+        for (flow, marks) in run.flows.iter_mut().zip([0, 0, 100, 0, 0]) {
+            (flow.packets, flow.ce_marks) = (1000, marks);
+        }
+        assert_eq!(run.metric("mark_ratio", Some("ul")), Some(0.05));
+        assert_eq!((run.metric("mark_ratio", Some("dl-2")), run.metric("mark_ratio", Some("dl"))), (None, None));
         run.flows[0].cc = "udp".to_owned();
         assert_eq!(run.metric("throughput_mbps_total", None), Some(111.0));
     }

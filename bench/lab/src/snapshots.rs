@@ -129,7 +129,13 @@ impl Snapshots {
             }
             usable => usable?,
         };
-        resume(state, &mut on_message)
+        match resume(state, &mut on_message) {
+            Err(why) if why.is::<Unusable>() => {
+                say(&format!("{why}; booting the guest for each run"));
+                boot(guest, job, scratch, on_message)
+            }
+            done => done,
+        }
     }
 
     fn path(&self, key: &str, kind: &str) -> PathBuf {

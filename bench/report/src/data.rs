@@ -121,6 +121,8 @@ impl Data {
     /// Reads a result directory, restricted to the cases with these swept values.
     pub fn of_cases(directory: &Path, wanted: &[SweptValue]) -> Result<Self> {
         let mut results = Results::read(directory)?;
+        // some cases may have ratios to cases that are left out
+        let references = results.runs.clone();
         results.manifest.runs.retain(|run| has(&run.case, wanted));
         results.runs.retain(|run| has(&run.run.case, wanted));
         let rows = by_cc(&results);
@@ -143,7 +145,7 @@ impl Data {
             flows: if several { by_flow(&results) } else { Vec::new() },
             receivers: by_receiver(&results),
             programs: receiver_programs(&results),
-            papers: figures.iter().map(|figure| expected::compare(figure, &results)).collect(),
+            papers: figures.iter().map(|figure| expected::compare(figure, &results, &references)).collect(),
             rows,
             missing,
             problems,

@@ -94,26 +94,33 @@ pub fn read(scenario: &Path) -> (Vec<Expected>, Vec<String>) {
     (read, problems)
 }
 
-/// Returns the figure, or the ratio, of each valid run that `expected` is about.
-pub fn values<'a>(expected: &Expected, results: &'a Results) -> Vec<(&'a RunId, f64)> {
-    let valid = || results.runs.iter().filter(|run| run.invalid.is_empty());
-    let figure = |run: &RunSummary| expected.figure(run).filter(|v| v.is_finite());
+/// Returns a run's figure, if it has one. For a limit, a run without marks has a `mark_ratio` of 0.
+fn figure(expected: &Expected, run: &RunSummary) -> Option<f64> {
+    let is_limit_of_marks = matches!(expected.wanted, Wanted::Gate(_)) && expected.metric == "mark_ratio";
+    expected.figure(run).filter(|value| value.is_finite()).or(is_limit_of_marks.then_some(0.0))
+}
+
+/// Returns the figure, or the ratio to a run of `references`, of each valid run that `expected` is about. A ratio to 0 is
+/// infinite, or not a number if the figure itself is 0.
+pub fn values<'a>(expected: &Expected, results: &'a Results, references: &[RunSummary]) -> Vec<(&'a RunId, f64)> {
+    let is_valid = |run: &RunSummary| run.invalid.is_empty();
+    let figure = |run: &RunSummary| figure(expected, run);
     let value = |run: &'a RunSummary| {
         let value = figure(run)?;
         if expected.over.is_empty() {
             return Some((&run.run, value));
         }
-        let other = valid().find(|other| expected.relates(&run.run, &other.run))?;
-        figure(other).filter(|other| *other != 0.0).map(|other| (&run.run, value / other))
+        let other = references.iter().find(|other| is_valid(other) && expected.relates(&run.run, &other.run))?;
+        figure(other).map(|other| (&run.run, value / other))
     };
-    valid().filter(|run| expected.matches(&run.run)).filter_map(value).collect()
+    results.runs.iter().filter(|run| is_valid(run) && expected.matches(&run.run)).filter_map(value).collect()
 }
 
 /// Returns each valid run that `expected` is about and that does not have the figure, such as a transfer's time if it did
 /// not finish.
 pub fn without_figure<'a>(expected: &Expected, results: &'a Results) -> impl Iterator<Item = &'a RunId> {
     let concerned = results.runs.iter().filter(|run| run.invalid.is_empty() && expected.matches(&run.run));
-    concerned.filter(|run| expected.figure(run).is_none_or(|value| !value.is_finite())).map(|run| &run.run)
+    concerned.filter(|run| figure(expected, run).is_none()).map(|run| &run.run)
 }
 
 /// Returns each seed's mean over its cases. Cases are not repetitions of each other: only seeds tell how certain a
@@ -135,8 +142,9 @@ pub fn name(case: &BTreeMap<String, toml::Value>) -> String {
 
 /// Compares a figure with the valid runs of the cases that it is about.
 #[must_use]
-pub fn compare(expected: &Expected, results: &Results) -> Comparison {
-    let values = values(expected, results);
+pub fn compare(expected: &Expected, results: &Results, references: &[RunSummary]) -> Comparison {
+    let mut values = values(expected, results, references);
+    values.retain(|(_, value)| value.is_finite());
     let cases: BTreeSet<_> = values.iter().map(|(run, _)| &run.case).collect();
     let ours = match &expected.wanted {
         Wanted::Value(_) => Estimate::of(&seeds_means(&values)),

@@ -177,6 +177,10 @@ impl<'a> Marked<'a> {
             marked.by.is_some() || marked.columns.iter().all(|(flow, _)| flow.is_none()),
             "`{BEGIN}{mark} -->`: a figure of a flow needs `{BY}KEY`"
         );
+        ensure!(
+            marked.by.is_none() || !marked.columns.is_empty(),
+            "`{BEGIN}{mark} -->`: `{BY}KEY` needs names of figures"
+        );
         Ok(marked)
     }
 
@@ -191,6 +195,10 @@ impl<'a> Marked<'a> {
             let data = Data::of_cases(&directory, &self.cases)?;
             if data.results.runs.is_empty() || data.results.manifest.is_simulated() != self.simulated {
                 continue;
+            }
+            if let Some(by) = self.by {
+                let is_swept = data.results.manifest.runs.iter().all(|run| run.case.contains_key(by));
+                ensure!(is_swept, "`{BY}{by}`: {} does not sweep `{by}`", self.scenario);
             }
             let heading = heading(&releases::name_of(&directory));
             let (table, cells) = self.table(&data);

@@ -43,6 +43,17 @@ const INVALID: &[(&str, &str, &str)] = &[
         "queue = \"1KB\"",
         "x.toml:21: invalid queue `1KB`: expected a size, e.g. `64kB`, `100packets` or `1.5BDP`",
     ),
+    // flows whose names become the same, and delays of handovers
+    (
+        "cc = \"dtcp\"\nset = { eta = 2 }",
+        "cc = \"dtcp\"\ncount = 2\n\n[[flow]]\nname = \"up-2\"\nfrom = \"server\"\nto = \"ue\"\ncc = \"dtcp\"",
+        "x.toml:52: duplicate flow name `up-2`",
+    ),
+    (
+        "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
+        "handover = { link = \"beam\", gap_ms = 1, radio = \"nr\", delay_ms = -20 }",
+        "x.toml:60: invalid delay_ms `-20`: expected 0 to 60000",
+    ),
     // queueing disciplines
     (
         "queue = \"1BDP\"",
@@ -348,10 +359,27 @@ fn planning_errors_name_their_line() {
             "watch = \"forecast\"",
             "x.toml:46: flow `up`: `forecast` cannot be watched: it is signed",
         ),
+        (
+            "sinr_db = 20\nrate = { table = \"cqi-nr-64qam\", bandwidth_mhz = 40 }",
+            "sinr_db = 20\ncapacity_bps = 2e12",
+            "x.toml:27: radio `nr`: its capacity reaches 2000000000000 bit/s",
+        ),
     ] {
         assert_eq!(VALID.matches(valid).count(), 1, "{valid}");
         let source = Source::parse(Path::new("x.toml"), VALID.replace(valid, invalid)).unwrap();
         let error = check_plans(&source).unwrap_err().to_string();
         assert!(error.starts_with(what), "{invalid:?}: error `{error}`, not `{what}`");
     }
+}
+
+#[test]
+fn there_is_room_for_512_links() {
+    let group = |name: &str| {
+        format!(
+            "\n[[host]]\nname = \"{name}\"\ncount = 200\n\n[[link]]\nname = \"to-{name}\"\nbetween = [\"server\", \
+             \"{name}\"]\n"
+        )
+    };
+    let error = error_of(VALID.to_owned() + &["p", "q", "r"].map(group).concat());
+    assert!(error.ends_with("too many links: expected at most 512 in total"), "{error}");
 }

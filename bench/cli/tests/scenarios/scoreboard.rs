@@ -142,3 +142,18 @@ fn repeated_runs_are_compared_byte_by_byte() {
     let (code, _, errors) = repeat();
     assert!(code == Some(1) && errors.contains("not the same scenario's SHA-256"), "{errors}");
 }
+
+#[test]
+fn what_another_backend_made_is_not_repeated() {
+    let directory = tempfile::tempdir().unwrap();
+    write_files(directory.path());
+    for name in ["board", "board-peer"] {
+        let of_kernel = directory.path().join("out").join(name).join("6.12.1");
+        fs::create_dir_all(&of_kernel).unwrap();
+        fs::write(of_kernel.join("manifest.json"), "{}").unwrap();
+    }
+    let (code, _, errors) = bench(directory.path(), "repeat", &["--sim"]);
+    assert_eq!(code, Some(1));
+    assert!(errors.contains("out/board has no results of the simulator"), "{errors}");
+    assert!(!directory.path().join("out/repeated").exists(), "nothing ran");
+}

@@ -202,6 +202,9 @@ fn recoveries(
 
 /// Returns the time after each change of the path until the flow has reached its previous rate again.
 fn resumes(events: &[PlannedEvent], progress: &Progress<'_>, start_ns: u64, end_ns: u64) -> Vec<f64> {
+    if progress.0.is_empty() {
+        return Vec::new(); // without ACKs, as of datagrams, the rate is not known
+    }
     let is_change = |e: &&PlannedEvent| matches!(e.action, Action::Route { .. } | Action::Note(_));
     let mut changes: Vec<u64> = events.iter().filter(is_change).map(|e| e.at_ns).collect();
     changes.retain(|at_ns| *at_ns > start_ns && *at_ns < end_ns);
@@ -228,5 +231,12 @@ mod tests {
         let (link, waits) = longest_wait(&[0, 2], &[packet]).unwrap();
         assert_eq!((link, waits.count, waits.mean), (0, 1, 0.0));
         assert!(longest_wait(&[2], &[packet]).is_none());
+    }
+
+    #[test]
+    fn a_flow_without_acks_has_no_time_to_resume() {
+        let second_ns = 1_000_000_000;
+        let change = PlannedEvent { at_ns: 5 * second_ns, action: Action::Note("link air changes".to_owned()) };
+        assert!(resumes(&[change], &Progress(&[]), 0, 10 * second_ns).is_empty());
     }
 }

@@ -1,9 +1,9 @@
 //! The links of a plan: rates over time from constants, radios, changes and handovers; delays and losses in phases.
 
 use super::network::Network;
-use crate::scenario::{Discipline, Place, Police, Queue, Scenario, Way};
+use crate::scenario::{Discipline, FASTEST_BPS, Place, Police, Queue, Scenario, Way};
 use crate::traces::TraceFiles;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use hotcc_channel_model::{Radio, STEP};
 use hotcc_lab_proto::plan::{PlannedLink, PlannedPhase, PlannedPolice};
 use sha2::{Digest, Sha256};
@@ -164,6 +164,11 @@ impl LinkPlanner<'_> {
             let found = self.traces.found(spec.get_ref()).with_context(here)?;
             // The paths of the files are resolved, so the base directory has no effect.
             let radio = found.realise(Path::new(""), seed, length).with_context(here)?;
+            let peak_bps = radio.capacity_bps.iter().copied().max().unwrap_or_default();
+            if peak_bps as f64 > FASTEST_BPS {
+                return Err(anyhow!("its capacity reaches {peak_bps} bit/s: expected at most 100 Gbit/s"))
+                    .with_context(here);
+            }
             return Ok((radio.capacity_bps.clone(), Some(radio)));
         }
         Ok((way.rate.as_ref().map_or_else(Vec::new, |rate| vec![rate.get_ref().0; steps]), None))

@@ -22,6 +22,8 @@ const MAX_HOSTS: u32 = 200;
 const EVENTS: [&str; 5] = ["swap", "tune", "change", "handover", "route"];
 /// Maximum number of flows, which are identified by port; see `bpf/lab/records.h`.
 pub(crate) const MAX_FLOWS: usize = 4096;
+/// Maximum number of links; `MAX_LINKS` in `bpf/lab/link.bpf.c` counts both directions.
+const MAX_LINKS: u32 = 512;
 
 pub(super) fn check(scenario: &Scenario) -> CheckResult {
     within(&scenario.duration_s, "duration_s", 0.1, MAX_DURATION_S)?;
@@ -59,16 +61,29 @@ pub(super) fn check(scenario: &Scenario) -> CheckResult {
             return invalid(radio, format!("duplicate radio name `{}`", radio.get_ref().name()));
         }
     }
+    let mut links = 0;
     for link in &scenario.link {
         check_link(scenario, link)?;
+        links += link.between.get_ref().iter().map(|host| scenario.host_count(host)).product::<u32>();
+        if links > MAX_LINKS {
+            return invalid(&link.name, format!("too many links: expected at most {MAX_LINKS} in total"));
+        }
     }
     check_bounds(scenario)?;
-    let mut flows = 0;
+    let mut names = BTreeSet::new();
     for flow in &scenario.flow {
         check_flow(scenario, flow)?;
-        flows += *flow.count.get_ref() as usize * scenario.host_count(flow.to.get_ref()) as usize;
-        if flows > MAX_FLOWS {
+        let several = *flow.count.get_ref() as usize * scenario.host_count(flow.to.get_ref()) as usize;
+        if names.len() + several > MAX_FLOWS {
             return invalid(&flow.count, format!("too many flows: expected at most {MAX_FLOWS} in total"));
+        }
+        let base = flow.name.get_ref();
+        let numbered = |k: usize| if several == 1 { base.clone() } else { format!("{base}-{k}") };
+        if let Some(name) = (1..=several).map(numbered).find(|name| !names.insert(name.clone())) {
+            return invalid(
+                &flow.name,
+                format!("duplicate flow name `{name}`: several flows of a table are NAME-1, NAME-2, ..."),
+            );
         }
     }
     check_objects(scenario)?;
@@ -330,6 +345,9 @@ fn check_event(scenario: &Scenario, event: &Event) -> CheckResult {
         actions += 1;
         known(&handover.link, "link", links())?;
         known(&handover.radio, "radio", radios(scenario))?;
+        if let Some(delay) = &handover.delay_ms {
+            within(delay, "delay_ms", 0.0, MAX_DELAY_MS)?;
+        }
         if !(0.0..=MAX_DELAY_MS).contains(&handover.gap_ms) {
             return invalid(&event.at_s, format!("invalid gap_ms `{}`: expected 0 to {MAX_DELAY_MS}", handover.gap_ms));
         }

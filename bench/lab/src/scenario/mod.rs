@@ -19,6 +19,7 @@ pub use file::{
 };
 pub use pep::Pep;
 pub use place::Place;
+pub(crate) use quantity::FASTEST_BPS;
 pub use quantity::{Probability, Queue, Rate};
 pub use queue::{Discipline, LinkQueue};
 pub use sweep::{Case, Source};

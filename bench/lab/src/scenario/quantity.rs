@@ -29,7 +29,7 @@ pub struct Probability(
     pub f64,
 );
 
-const FASTEST_BPS: f64 = 1e11;
+pub(crate) const FASTEST_BPS: f64 = 1e11;
 const MAX_QUEUE_BYTES: f64 = 1e10;
 
 /// Splits a text into a number and the unit after it.

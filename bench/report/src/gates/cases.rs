@@ -1,6 +1,6 @@
 //! A document's table of each case's figures under the gates of one scenario.
 
-use super::{Swept, excess, is_exempt, limits_of, means, own_figures, read, unit};
+use super::{Swept, excess, is_exempt, limits_of, means, own_figures, read, unit, without_figure};
 use crate::estimate::number;
 use crate::html::{Cell, Table};
 use crate::markdown::heading;
@@ -9,28 +9,37 @@ use crate::rows::case_text;
 use anyhow::Result;
 use hotcc_lab::plural::counted;
 use hotcc_lab::results::{Gate, Of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Returns the part of a document: a row for each case, a column for each gate.
 pub(super) fn part(directory: &Path) -> Result<String> {
     let (cases, results) = read(directory)?;
-    let (mut columns, mut of_gates) = (vec!["case".to_owned()], Vec::new());
-    let mut seen = BTreeSet::new();
+    let (mut columns, mut of_gates) = (vec!["case".to_owned()], Vec::<BTreeMap<&Swept, String>>::new());
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for place in 0..cases.first().map_or(0, |case| case.scenario.expected.len()) {
         let Some((expected, limits)) = limits_of(place, &cases, None) else { continue };
-        let names = limits.values().next().map(|gate| gate.name.clone());
-        // a gate for the median, and one for each case, may have the same figures
-        if !seen.insert(names.clone()) {
-            continue;
-        }
-        let of = if expected.over.is_empty() { unit(&expected.metric).trim_start() } else { "" };
-        columns.extend(names.map(|name| if of.is_empty() { name } else { format!("{name}, {of}") }));
+        let Some(gate) = limits.values().next() else { continue };
         let own = own_figures(&expected, &results);
         let cells = means(&expected, &results)
             .into_iter()
             .map(|(case, (value, _))| (case, cell(value, case, &limits, is_exempt(case, &limits, &own))));
-        of_gates.push(cells.collect::<BTreeMap<&Swept, String>>());
+        let has_limits = gate.of == Of::Each && (gate.at_least.is_some() || gate.at_most.is_some());
+        let lacking = without_figure(&expected, &results).filter(|_| has_limits);
+        let cells = cells.chain(lacking.map(|run| (&run.case, "**none**".to_owned())));
+        match places.get(&gate.name) {
+            // a gate for the median, and one for each case, may have the same figures: the latter's limits mark them
+            Some(place) if gate.of == Of::Each => of_gates[*place].extend(cells),
+            Some(place) => cells.for_each(|(case, text)| {
+                of_gates[*place].entry(case).or_insert(text);
+            }),
+            None => {
+                places.insert(gate.name.clone(), of_gates.len());
+                let of = if expected.over.is_empty() { unit(&expected.metric).trim_start() } else { "" };
+                columns.push(if of.is_empty() { gate.name.clone() } else { format!("{}, {of}", gate.name) });
+                of_gates.push(cells.collect());
+            }
+        }
     }
     let concerned: Vec<&Swept> =
         cases.iter().map(|case| &case.values).filter(|case| of_gates.iter().any(|of| of.contains_key(case))).collect();

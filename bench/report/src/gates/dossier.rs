@@ -21,7 +21,7 @@ const KEY: &str = "cc";
 pub struct Subject {
     /// Name of the congestion control.
     pub cc: String,
-    /// The criteria, in the order of the RFC's sections; the same ones for all congestion controls.
+    /// The criteria, in the order of the RFC's sections.
     pub criteria: Vec<GateResult>,
 }
 
@@ -46,11 +46,31 @@ pub fn judge<P: AsRef<Path>>(directories: &[P]) -> Result<Vec<Subject>> {
         }
     }
     for subject in &mut subjects {
-        subject.criteria.sort_by_key(|gate| {
-            section(gate).split('.').map(|number| number.parse().unwrap_or(0)).collect::<Vec<u32>>()
-        });
+        subject.criteria.sort_by_key(order);
     }
     Ok(subjects)
+}
+
+/// Returns the criteria of all congestion controls, in the order of the RFC's sections.
+fn criteria(subjects: &[Subject]) -> Vec<&GateResult> {
+    let mut all: Vec<&GateResult> = Vec::new();
+    for gate in subjects.iter().flat_map(|subject| &subject.criteria) {
+        if !all.iter().any(|other| is_same(other, gate)) {
+            all.push(gate);
+        }
+    }
+    all.sort_by_key(|gate| order(gate));
+    all
+}
+
+/// Returns whether two results are of the same criterion. Gates of one name may differ in their limits.
+fn is_same(one: &GateResult, other: &GateResult) -> bool {
+    (&one.scenario, &one.gate, &one.limit) == (&other.scenario, &other.gate, &other.limit)
+}
+
+/// Returns the place of a criterion's section.
+fn order(gate: &GateResult) -> Vec<u32> {
+    section(gate).split('.').map(|number| number.parse().unwrap_or(0)).collect()
 }
 
 /// Returns the section of the RFC that a criterion is from.
@@ -75,28 +95,29 @@ fn table(columns: &[&str], rows: Vec<Vec<String>>) -> String {
 pub fn overview(subjects: &[Subject]) -> String {
     let columns: Vec<&str> =
         ["section", "criterion"].into_iter().chain(subjects.iter().map(|subject| subject.cc.as_str())).collect();
-    let criteria = subjects.first().map_or(&[][..], |subject| &subject.criteria);
     let word = |gate: &GateResult| match gate.holds {
         None if gate.is_reference => "n/a",
+        None if gate.cases.0 > 0 => "no limit",
         None => "not run",
         Some(true) if gate.runs.0 < gate.runs.1 => "pass so far",
         Some(true) => "pass",
         Some(false) => "**fail**",
     };
-    let row = |(place, gate): (usize, &GateResult)| {
-        let verdicts = subjects.iter().map(|subject| subject.criteria.get(place).map_or("not run", word).to_owned());
+    let row = |gate: &GateResult| {
+        let of = |subject: &Subject| subject.criteria.iter().find(|other| is_same(other, gate)).map_or("not run", word);
+        let verdicts = subjects.iter().map(|subject| of(subject).to_owned());
         [section(gate).to_owned(), gate.gate.clone()].into_iter().chain(verdicts).collect()
     };
-    table(&columns, criteria.iter().enumerate().map(row).collect())
+    table(&columns, criteria(subjects).into_iter().map(row).collect())
 }
 
 /// Returns the criteria with their limits, and the reasons for these.
-fn limits(criteria: &[GateResult]) -> String {
+fn limits(criteria: &[&GateResult]) -> String {
     let row = |gate: &GateResult| {
         let reason = gate.note.clone().unwrap_or_default();
         vec![section(gate).to_owned(), gate.gate.clone(), gate.limit.clone(), reason]
     };
-    table(&["section", "criterion", "limit", "reason"], criteria.iter().map(row).collect())
+    table(&["section", "criterion", "limit", "reason"], criteria.iter().copied().map(row).collect())
 }
 
 fn figures(criteria: &[GateResult]) -> String {
@@ -115,13 +136,21 @@ fn figures(criteria: &[GateResult]) -> String {
 pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     replaced(document, BEGIN, END, |backend, old| {
         let directories = directories(SCENARIOS, backend, results);
-        let Some(last) = directories.last() else { return Ok(old.to_owned()) };
-        Ok(part(&judge(&directories)?, &name_of(last)))
+        let mut kernels: Vec<String> = Vec::new();
+        for kernel in directories.iter().map(|directory| name_of(directory)) {
+            if !kernels.contains(&kernel) {
+                kernels.push(kernel);
+            }
+        }
+        if kernels.is_empty() {
+            return Ok(old.to_owned());
+        }
+        Ok(part(&judge(&directories)?, &kernels.join(", ")))
     })
 }
 
 fn part(subjects: &[Subject], backend: &str) -> String {
-    let criteria = subjects.first().map_or(&[][..], |subject| &subject.criteria);
+    let criteria = criteria(subjects);
     let failed = |subject: &Subject| format!("{} {}", subject.cc, subject.failed());
     let failed: Vec<String> = subjects.iter().map(failed).collect();
     let mut out = format!(
@@ -130,7 +159,7 @@ fn part(subjects: &[Subject], backend: &str) -> String {
         criteria.len(),
         failed.join(", "),
         overview(subjects),
-        limits(criteria)
+        limits(&criteria)
     );
     for subject in subjects {
         out.push_str(&format!("\n## {}\n\n{}", subject.cc, figures(&subject.criteria)));

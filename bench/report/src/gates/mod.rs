@@ -120,8 +120,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// Returns a gate as the scenario has it, and its limits in each case that it is about. `None` if it is not a gate, or is
-/// about no case.
+/// Returns a gate as the scenario has it, and its limits in each case that it is about. `None` if it is not a gate.
 fn limits_of<'a>(
     place: usize,
     cases: &'a [Case],
@@ -142,12 +141,13 @@ fn limits_of<'a>(
             _ => None,
         })
         .collect();
-    (!limits.is_empty()).then_some((expected, limits))
+    matches!(expected.wanted, Wanted::Gate(_)).then_some((expected, limits))
 }
 
 fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&str, &str)>) -> Option<GateResult> {
     let (expected, limits) = limits_of(place, cases, only)?;
-    let gate = limits.values().next()?.clone();
+    let Wanted::Gate(of_file) = &expected.wanted else { return None };
+    let gate = limits.values().next().unwrap_or(of_file).clone();
     let concerned = || cases.iter().filter(|case| limits.contains_key(&case.values));
     let all = concerned().map(|case| case.scenario.seeds.len()).sum();
 
@@ -162,6 +162,8 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
     let of_cases: Vec<Figure<'_>> = match gate.of {
         Of::Median if !lacking.is_empty() => lacking.first().copied().map(Figure::lacking).into_iter().collect(),
         Of::Median => median(&found.values().map(|(value, _)| *value).collect::<Vec<_>>())
+            // between infinite ratios
+            .map(|value| if value.is_nan() { f64::INFINITY } else { value })
             .into_iter()
             .map(|value| Figure::of(&cases[0].values, value, &gate))
             .collect(),
@@ -177,7 +179,7 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
         Of::Each => found.keys().chain(&lacking).collect::<BTreeSet<_>>().len(),
     };
     let beyond = of_cases.iter().filter(|figure| figure.excess > 1.0).count();
-    let is_reference = concerned().all(|case| expected.is_own_reference(&case.run(0)));
+    let is_reference = !limits.is_empty() && concerned().all(|case| expected.is_own_reference(&case.run(0)));
     Some(GateResult {
         scenario: results.manifest.scenario.clone(),
         limit: limit_text(&expected, &limits),
@@ -196,8 +198,9 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
 /// Returns each case's mean over its seeds, and how many seeds it has.
 fn means<'a>(expected: &Expected, results: &'a Results) -> BTreeMap<&'a Swept, (f64, usize)> {
     let mut by_case: BTreeMap<&Swept, Vec<f64>> = BTreeMap::new();
-    for (run, value) in values(expected, results) {
-        by_case.entry(&run.case).or_default().push(value);
+    for (run, value) in values(expected, results, &results.runs) {
+        // 0 over 0 is neither more nor less than the reference
+        by_case.entry(&run.case).or_default().push(if value.is_nan() { 1.0 } else { value });
     }
     by_case.into_iter().map(|(case, v)| (case, (v.iter().sum::<f64>() / v.len() as f64, v.len()))).collect()
 }

@@ -86,7 +86,9 @@ fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {
             rows.insert(first.scenario.clone(), gates.iter().map(row).collect());
         }
     }
-    let Some(kernel) = kernels.last() else { return old.to_owned() };
+    if kernels.is_empty() {
+        return old.to_owned();
+    }
     let rows: Vec<Row> = rows.into_values().flatten().collect();
     let begins = |word: &str| rows.iter().filter(|row| row[VERDICT].starts_with(word)).count();
     let state = format!(
@@ -99,7 +101,7 @@ fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {
     );
     let cells = rows.iter().map(|row| row.iter().cloned().map(Cell::Text).collect()).collect();
     let table = Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: cells, ..Table::default() };
-    format!("\n{}. {state}.\n\n{}\n", heading(kernel), table.markdown())
+    format!("\n{}. {state}.\n\n{}\n", heading(&kernels.join(", ")), table.markdown())
 }
 
 fn row(gate: &GateResult) -> Row {

@@ -99,3 +99,17 @@ fn a_document_has_the_criteria_of_all_scenarios() {
     assert_eq!(refreshed(&new, scratch.path()).unwrap(), new, "a second time changes nothing");
     assert_eq!(refreshed(document, Path::new("/nowhere")).unwrap(), document);
 }
+
+#[test]
+fn a_congestion_control_that_a_scenario_lacks_is_not_run_there() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [x, y] = ["dossier-x", "dossier-y"].map(|name| scratch.path().join(name));
+    results(&x, "dossier-x", &THROUGHPUTS);
+    results(&y, "dossier-y", &THROUGHPUTS[..2]);
+    let fewer = SCENARIO.replace(", \"reno\"", "").replace("5.1.4", "1.1").replace("10.1", "1.2");
+    fs::write(y.join("scenario.toml"), fewer).unwrap();
+    let overview = overview(&judge(&[x, y]).unwrap());
+    let last = |row: &str| row.trim_end_matches('|').rsplit('|').next().unwrap().trim().to_owned();
+    let of_reno: Vec<String> = overview.lines().skip(2).map(last).collect();
+    assert_eq!(of_reno, ["not run", "not run", "pass so far", "pass so far"], "{overview}");
+}

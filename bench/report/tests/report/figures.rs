@@ -153,3 +153,32 @@ fn cases_can_be_pooled_but_for_one_swept_key() {
     let error = shown("small one:share").unwrap_err().to_string();
     assert_eq!(error, "`<!-- figures: small one:share -->`: a figure of a flow needs `by:KEY`");
 }
+
+#[test]
+fn a_part_about_some_cases_has_the_papers_ratios_to_others() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = scratch.path().join("small/6.12");
+    let of = |cc: &str, mbps: f64| run(case(&[("cc", cc)]), 1, vec![flow("dl", cc, mbps, 30.0)]);
+    write(&directory, &[of("dtcp", 12.5), of("cubic", 3.25)]);
+    let expected = "[[expected]]\ncase = { cc = 'dtcp' }\nover = { cc = 'cubic' }\nmetric = 'throughput_mbps'\n\
+                    value = 2\nsource = 'Table 1'\n";
+    fs::write(directory.join("scenario.toml"), expected).unwrap();
+    let document = "<!-- figures: small cc=dtcp -->\n<!-- end of figures -->\n";
+    let new = refreshed(document, scratch.path()).unwrap();
+    assert!(new.contains("3.846") && !new.contains("no valid run has it"), "{new}");
+}
+
+#[test]
+fn pooling_by_a_key_that_is_not_swept_is_an_error() {
+    let scratch = tempfile::tempdir().unwrap();
+    let of = |queue: &str, mbps: f64| {
+        run(case(&[("queue", queue), ("cc", "dtcp")]), 1, vec![flow("one", "dtcp", mbps, 30.0)])
+    };
+    write(&scratch.path().join("small/6.12"), &[of("1BDP", 6.0), of("2BDP", 18.0)]);
+    let told = |mark: &str| {
+        let text = format!("<!-- figures: {mark} -->\n<!-- end of figures -->\n");
+        refreshed(&text, scratch.path()).unwrap_err().to_string()
+    };
+    assert!(told("small by:queu jain").contains("does not sweep `queu`"));
+    assert!(told("small by:queue").contains("needs names of figures"));
+}

@@ -164,3 +164,66 @@ fn a_document_shows_each_case_with_its_limit() {
     let invalid = document.replace(" cases", " case");
     assert!(refreshed(&invalid, scratch.path()).unwrap_err().to_string().contains("expected NAME BACKEND"));
 }
+
+#[test]
+fn a_reference_of_zero_hides_no_case() {
+    let of = |losses: u64, gate: &str| {
+        let scratch = tempfile::tempdir().unwrap();
+        let gate = format!("gate = \"x\"\nmetric = \"loss_ratio\"\nover = {{ cc = \"bbr\" }}\n{gate}");
+        results(scratch.path(), &[24.0, 28.0, 40.0], &gate);
+        let mut runs = Results::read(scratch.path()).unwrap().runs;
+        for run in &mut runs {
+            let is_clean = run.run.case["cc"] == "bbr" && run.run.case["path"] == "c";
+            run.flows[0].queue_drops = 0;
+            run.flows[0].losses = if is_clean { 0 } else { losses };
+            fs::write(scratch.path().join(run.run.summary()), serde_json::to_vec(run).unwrap()).unwrap();
+        }
+        let [gate] = &judge(scratch.path()).unwrap()[..] else { panic!("one gate") };
+        [gate.figure.clone(), gate.verdict()]
+    };
+    assert_eq!(of(300, "at_most = 2"), ["inf at path=c", "missed in 1 of 3 cases"]);
+    assert_eq!(of(300, "at_most = 2\nor_at_most = 0.05")[1], "held");
+    assert_eq!(of(0, "at_most = 2")[1], "held");
+}
+
+#[test]
+fn a_gate_about_no_case_is_not_run() {
+    let scratch = tempfile::tempdir().unwrap();
+    let delay = "metric = \"queue_delay_p95_ms\"\nat_most = 29";
+    let other = "[[expected]]\nsource = \"this project\"\ncase = { cc = \"crest\", path = \"d\" }\ngate = \"y\"\n";
+    results(scratch.path(), &[24.0, 28.0, 30.0], &format!("gate = \"x\"\n{delay}\n{other}{delay}"));
+    let gates = judge(scratch.path()).unwrap();
+    let verdicts: Vec<_> = gates.iter().map(|gate| (gate.gate.as_str(), gate.verdict())).collect();
+    assert_eq!(verdicts, [("x", "held".to_owned()), ("y", "not run".to_owned())]);
+}
+
+#[test]
+fn no_marks_are_within_an_upper_limit() {
+    let of = result_of(&[24.0, 28.0, 40.0], "metric = \"mark_ratio\"\nat_most = 0.01");
+    assert_eq!(of[2], "held", "{of:?}");
+}
+
+#[test]
+fn a_case_beyond_its_limit_is_marked_also_if_a_gate_for_the_median_has_the_same_name() {
+    let scratch = tempfile::tempdir().unwrap();
+    let delay = "gate = \"delay\"\nmetric = \"queue_delay_p95_ms\"\n";
+    let gates = format!(
+        "{delay}of = \"median\"\nat_most = 20\n[[expected]]\nsource = \"this project\"\n\
+         case = {{ cc = \"crest\" }}\n{delay}at_most = 8"
+    );
+    results(&scratch.path().join("x-alone/simulator"), &[24.0, 28.0], &gates);
+    let document = "<!-- gates: x-alone simulator cases -->\n<!-- end of gates -->\n";
+    let new = refreshed(document, scratch.path()).unwrap();
+    assert!(new.contains("**12**") && !new.contains("**6**"), "{new}");
+}
+
+#[test]
+fn a_table_names_each_kernel_of_its_figures() {
+    let scratch = tempfile::tempdir().unwrap();
+    let gate = "gate = \"delay\"\nmetric = \"queue_delay_p95_ms\"\nat_most = 29";
+    for place in ["x-alone/6.12.117+deb13", "x-beside/6.12.95+deb13"] {
+        results(&scratch.path().join(place), &[24.0], gate);
+    }
+    let new = refreshed("<!-- gates: x 6.12 -->\n<!-- end of gates -->\n", scratch.path()).unwrap();
+    assert!(new.contains("Linux 6.12.117+deb13, 6.12.95+deb13. "), "{new}");
+}

@@ -9,3 +9,4 @@ mod fixture;
 mod gates;
 mod markup;
 mod page;
+mod repeated;

@@ -180,3 +180,23 @@ fn an_interrupted_snapshot_leaves_nothing_that_is_used() {
     let found = ["one", "other"].map(|out| results(&lab.at(out).join("small")));
     assert!(found[0] == found[1], "the same results");
 }
+
+#[test]
+fn runs_boot_if_qemu_cannot_resume_a_guest() {
+    const NAME: &str = "runs_boot_if_qemu_cannot_resume_a_guest";
+    let Some(_) = stock_kernel(NAME, "6.12") else { return };
+    let _processor = Processor::take();
+    let lab = Lab::new();
+    let qemu = vm::qemu_path(Architecture::Amd64).unwrap();
+    let directory = lab.at("path");
+    fs::create_dir(&directory).unwrap();
+    let script = directory.join(qemu.file_name().unwrap());
+    let text =
+        format!("#!/bin/sh\ncase \" $* \" in *\" -incoming \"*) exit 1;; esac\nexec {} \"$@\"\n", qemu.display());
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
+    let output = lab.command("out").env("PATH", path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("booting the guest for each run"), "{said}");
+}
