@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The files are in the two formats of CellReplay, whose packets have 1400 bytes.
+/// The files are in the two formats of CellReplay, whose packets have 1400 bytes. The run is long enough that one probe of
+/// crest more or less, just when the capacity rises, is no hundredth of the throughput.
 const SCENARIO: &str = r#"
-duration_s = 12
+duration_s = 24
 [sweep]
 publish = ["none", "capacity"]
 delay_ms = [2, 5, 9]
@@ -25,7 +26,7 @@ file = "heavy.down"
 rtt_file = "light.down"
 scale = 0.9333
 from_s = 3
-length_s = 12
+length_s = 24
 [[link]]
 name = "path"
 between = ["server", "phone"]
@@ -44,16 +45,16 @@ cc = "crest"
 "#;
 const PACKET_BITS: f64 = 1400.0 * 8.0;
 
-/// Times (ms) at which 16 s of a link can deliver a packet: 12 in 10 ms in each even second, 3 in each odd one.
+/// Times (ms) at which 30 s of a link can deliver a packet: 12 in 10 ms in each even second, 3 in each odd one.
 fn heavy() -> String {
     let per_10_ms = |step: u32| if (step / 100).is_multiple_of(2) { 12 } else { 3 };
-    (0..1600).flat_map(|step| (0..per_10_ms(step)).map(move |_| format!("{}\n", step * 10))).collect()
+    (0..3000).flat_map(|step| (0..per_10_ms(step)).map(move |_| format!("{}\n", step * 10))).collect()
 }
 
 /// Bursts each 200 ms. Their one-way delay is 30 ms until 6 s, then 15 ms.
 fn light() -> String {
     let line = |at_ms: u32| format!("{at_ms} {} 1 2 3\n", if at_ms < 6000 { 30 } else { 15 });
-    (0..80).map(|burst| line(burst * 200)).collect()
+    (0..150).map(|burst| line(burst * 200)).collect()
 }
 
 /// What a run measured: throughput (Mbit/s), least RTT (ms), RTT's 95th percentile (ms), and the 99th of the queue (ms).
@@ -92,7 +93,7 @@ fn a_recorded_link_has_the_capacity_of_one_file_and_the_rtt_of_another() {
     let sum = |figures: &BTreeMap<(String, u32), Figures>, publish: &str, figure: usize| -> f64 {
         figures.iter().filter(|((published, _), _)| published == publish).map(|(_, figures)| figures[figure]).sum()
     };
-    // the window's 12 s have as many even seconds as odd ones
+    // the window's 24 s have as many even seconds as odd ones
     let mean_mbps = PACKET_BITS * (1200.0 + 300.0) / 2.0 / 1e6;
     for figures in [&measured, &simulated] {
         for ((_, delay_ms), [throughput_mbps, least_ms, p95_ms, _]) in figures {
