@@ -64,7 +64,7 @@ impl Store {
     /// [supported](Selector::supported) kernel. If the index cannot be reached, returns the cached kernels.
     pub fn list(&self, selectors: &[Selector], progress: &mut dyn FnMut(&Progress)) -> Result<Vec<Listed>> {
         let _lock = self.lock(progress)?;
-        let (mut listed, mut said) = (Vec::new(), Vec::new());
+        let (mut listed, mut reported) = (Vec::new(), Vec::new());
         let by_default = selectors.is_empty();
         let (all, limit) = if by_default { (Selector::supported(), 1) } else { (selectors.to_vec(), usize::MAX) };
         let mut absent = None;
@@ -72,10 +72,10 @@ impl Store {
             let packages = match self.matching(&selector, progress) {
                 Err(error) if error.is_offline() || by_default && matches!(error, Error::NotFound { .. }) => {
                     let kept: Vec<_> = self.kept(&selector).into_iter().map(|kernel| kernel.manifest.package).collect();
-                    let told = Progress::Offline { why: error.to_string() };
-                    if error.is_offline() && !kept.is_empty() && !said.contains(&told) {
-                        progress(&told);
-                        said.push(told);
+                    let notice = Progress::Offline { why: error.to_string() };
+                    if error.is_offline() && !kept.is_empty() && !reported.contains(&notice) {
+                        progress(&notice);
+                        reported.push(notice);
                     }
                     if kept.is_empty() {
                         absent = absent.or(Some(error));

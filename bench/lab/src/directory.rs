@@ -232,20 +232,7 @@ mod tests {
     }
 
     fn summary(run: &RunId) -> Vec<u8> {
-        let summary = RunSummary {
-            run: run.clone(),
-            inputs: BTreeMap::new(),
-            duration_s: 1.0,
-            invalid: Vec::new(),
-            busy_max: 0.0,
-            busy_mean: 0.0,
-            flows: Vec::new(),
-            bounds: Vec::new(),
-            links: Vec::new(),
-            receiver_programs: BTreeMap::new(),
-            jain: 1.0,
-            events: Vec::new(),
-        };
+        let summary = RunSummary { run: run.clone(), duration_s: 1.0, jain: 1.0, ..RunSummary::default() };
         serde_json::to_vec(&summary).unwrap()
     }
 

@@ -5,7 +5,7 @@ use crate::planner::links::LinkPlanner;
 pub(crate) use crate::planner::links::mean_rate_bps;
 use crate::planner::network::Network;
 use crate::planner::objects::Objects;
-use crate::scenario::{Flow, Kind, Pep, Place, Publish, Scenario, ScenarioError, Source};
+use crate::scenario::{Flow, Kind, Pep, Place, Publish, Scenario, ScenarioError, Source, member_names};
 use crate::traces::TraceFiles;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use hotcc::object::check_cc_name;
@@ -97,15 +97,12 @@ struct OneFlow<'a> {
 
 fn expand<'a>(flow: &'a Flow, network: &Network) -> Vec<(OneFlow<'a>, Vec<usize>)> {
     let from = network.members(flow.from.get_ref())[0];
-    let count = *flow.count.get_ref();
+    let count = *flow.count.get_ref() as usize;
     let receivers = network.members(flow.to.get_ref());
-    let several = receivers.len() * count as usize > 1;
+    let mut names = member_names(flow.name.get_ref(), receivers.len() * count);
     let mut flows = Vec::new();
     for to in receivers {
-        for _ in 0..count {
-            let number = flows.len() + 1;
-            let base = flow.name.get_ref();
-            let name = if several { format!("{base}-{number}") } else { base.clone() };
+        for name in names.by_ref().take(count) {
             let start_s = flow.start_s + flow.stagger_s * flows.len() as f64;
             flows.push((OneFlow { flow, name, start_s, from, to }, network.way(from, to)));
         }
@@ -320,40 +317,40 @@ fn events(
     objects: &Objects,
     loaded: &[Algorithm],
 ) -> Result<Vec<PlannedEvent>> {
-    // flows with other settings run the same object under another name
-    let registered = |cc: &str| {
-        let object = objects.to_load(cc);
-        loaded.iter().filter(move |algorithm| algorithm.object == object).map(|algorithm| algorithm.cc.clone())
-    };
     let mut events = Vec::new();
     for event in &scenario.event {
         // if the congestion control is swept, the event belongs to another case
         if event.cc().is_some_and(|cc| !scenario.loaded_ccs().any(|loaded| loaded == cc.get_ref())) {
             continue;
         }
-        let actions: Vec<Action> = if let Some(swap) = &event.swap {
+        let at_ns = ns(*event.at_s.get_ref());
+        let action = if let Some(swap) = &event.swap {
             let (cc, new) = (algorithms::object_name(swap.cc.get_ref()).to_owned(), swap.new.get_ref().clone());
-            vec![Action::Swap { cc, object: objects.to_load(&new), new }]
+            Action::Swap { cc, object: objects.to_load(&new), new }
         } else if let Some(tune) = &event.tune {
-            let tuned = |cc| Action::Tune { cc, set: algorithms::assignments(&tune.set) };
-            registered(tune.cc.get_ref()).map(tuned).collect()
+            // flows with other settings run the same object under another name
+            let object = objects.to_load(tune.cc.get_ref());
+            for Algorithm { cc, .. } in loaded.iter().filter(|algorithm| algorithm.object == object) {
+                let action = Action::Tune { cc: cc.clone(), set: algorithms::assignments(&tune.set) };
+                events.push(PlannedEvent { at_ns, action });
+            }
+            continue;
         } else if let Some(route) = &event.route {
             let host = network.members(route.host.get_ref())[0];
             let (to, via) = (network.members(route.to.get_ref())[0], network.members(route.via.get_ref())[0]);
-            vec![Action::Route {
+            Action::Route {
                 host,
                 arguments: network.reroute(host, to, via).context("`via` is not a neighbour of `host`")?,
                 watched: *network.nodes[host].host.watch_paths.get_ref(),
-            }]
+            }
         } else if let Some(change) = &event.change {
-            vec![Action::Note(format!("link {} changes", change.link.get_ref()))]
+            Action::Note(format!("link {} changes", change.link.get_ref()))
         } else if let Some(handover) = &event.handover {
-            vec![Action::Note(format!("handover of {} to {}", handover.link.get_ref(), handover.radio.get_ref()))]
+            Action::Note(format!("handover of {} to {}", handover.link.get_ref(), handover.radio.get_ref()))
         } else {
             continue;
         };
-        let at_ns = ns(*event.at_s.get_ref());
-        events.extend(actions.into_iter().map(|action| PlannedEvent { at_ns, action }));
+        events.push(PlannedEvent { at_ns, action });
     }
     if scenario.pep.first().is_some_and(|pep| pep.fault == Fault::Dies) {
         let third_ns = ns(*scenario.duration_s.get_ref() / 3.0);

@@ -408,18 +408,13 @@ mod tests {
     fn a_run_in_virtual_time_ends_with_its_instructions_per_packet() {
         let flow = FlowSummary { throughput_bps: 4e6, packets: 4000, ..FlowSummary::default() };
         let mut summary = RunSummary {
-            run: RunId { case: BTreeMap::new(), seed: 1 },
-            inputs: BTreeMap::new(),
+            run: RunId { seed: 1, ..RunId::default() },
             duration_s: 20.0,
-            invalid: Vec::new(),
             busy_max: 0.2,
             busy_mean: 0.01,
             flows: vec![flow.clone(), flow],
-            bounds: Vec::new(),
-            links: Vec::new(),
-            receiver_programs: BTreeMap::new(),
             jain: 1.0,
-            events: Vec::new(),
+            ..RunSummary::default()
         };
         assert_eq!(
             verdict(&summary, true),

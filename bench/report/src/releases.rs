@@ -15,6 +15,17 @@ pub(crate) fn name_of(directory: &Path) -> String {
     directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// Returns the names of all kernels, each once, for a heading.
+pub(crate) fn joined(names: impl IntoIterator<Item = String>) -> String {
+    let mut unique: Vec<String> = Vec::new();
+    for name in names {
+        if !unique.contains(&name) {
+            unique.push(name);
+        }
+    }
+    unique.join(", ")
+}
+
 /// Returns what directories of results are sorted by: older releases come first.
 pub(crate) fn order(directory: &Path) -> (Vec<u32>, String) {
     let name = name_of(directory);

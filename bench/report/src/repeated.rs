@@ -87,24 +87,25 @@ pub fn compare(first: &Path, again: &Path) -> Result<Repeated> {
     })
 }
 
-/// Returns a summary without the hashes of its run's inputs: another build may make the same results. Another text is
-/// returned as it is.
-pub(crate) fn without_inputs(text: Vec<u8>) -> Vec<u8> {
-    let Ok(mut summary) = serde_json::from_slice::<serde_json::Value>(&text) else { return text };
+/// Reads a file of a run, without the hashes of the run's inputs that a summary has: another build may make the same
+/// results.
+pub(crate) fn read_without_inputs(path: &Path) -> std::io::Result<Vec<u8>> {
+    let text = fs::read(path)?;
+    if !path.ends_with("summary.json") {
+        return Ok(text);
+    }
+    let Ok(mut summary) = serde_json::from_slice::<serde_json::Value>(&text) else { return Ok(text) };
     if let Some(fields) = summary.as_object_mut() {
         fields.remove("inputs");
     }
-    serde_json::to_vec(&summary).unwrap_or(text)
+    Ok(serde_json::to_vec(&summary)?)
 }
 
 /// Returns the files of a run, by name.
 fn files(directory: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let read = || {
         let file = |entry: fs::DirEntry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let content = fs::read(entry.path())?;
-            let content = if name == "summary.json" { without_inputs(content) } else { content };
-            Ok((name, content))
+            Ok((entry.file_name().to_string_lossy().into_owned(), read_without_inputs(&entry.path())?))
         };
         fs::read_dir(directory)?.map(|entry| file(entry?)).collect::<std::io::Result<_>>()
     };

@@ -260,17 +260,10 @@ mod tests {
         let flow = |cc: &&str| FlowSummary { cc: (*cc).to_owned(), ..FlowSummary::default() };
         RunSummary {
             run: RunId { case, seed: 1 },
-            inputs: BTreeMap::new(),
             duration_s: 1.0,
-            invalid: Vec::new(),
-            busy_max: 0.0,
-            busy_mean: 0.0,
             flows: ccs.iter().map(flow).collect(),
-            bounds: Vec::new(),
-            links: Vec::new(),
-            receiver_programs: BTreeMap::new(),
             jain: 1.0,
-            events: Vec::new(),
+            ..RunSummary::default()
         }
     }
 

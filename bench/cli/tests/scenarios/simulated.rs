@@ -8,6 +8,11 @@ use std::fs;
 const SEEDS: &str = "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]";
 const MORE_SEEDS: &str =
     "seeds = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24]";
+/// Replaces the recorded radio of a scenario whose cases with it are not run.
+const WITHOUT_TRACE: (&str, &str) = (
+    "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6",
+    "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6",
+);
 /// Changes of the path in `dcm-route.toml`.
 const ROUTES: [&str; 3] = ["longer", "shorter", "handover"];
 
@@ -52,12 +57,7 @@ fn change(ours: &[[f64; 2]], theirs: &[[f64; 2]], figure: usize) -> (f64, f64) {
 /// the queue at 0.1 % of losses includes 0.
 #[test]
 fn the_radio_signal_shortens_d_tcps_queue_and_raises_its_throughput_where_packets_are_lost() {
-    let recorded =
-        "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
-    let changes = [
-        ("seeds = [1, 2, 3]", MORE_SEEDS),
-        (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // the trace's cases are not run
-    ];
+    let changes = [("seeds = [1, 2, 3]", MORE_SEEDS), WITHOUT_TRACE];
     let cases = ["radio=street", "radio=square", "who=off", "who=20ms", "who=100ms"];
     let runs = simulate("dtcp-signal.toml", &changes, &cases);
     let mut of_all = [(); 2].map(|()| Vec::new());
@@ -231,12 +231,7 @@ fn dcm_gains_throughput_if_it_learns_of_a_longer_path_or_a_handover() {
 /// On this link all seeds are the same; the others need minutes, or a recorded trace.
 #[test]
 fn the_page_on_the_worth_of_signals_says_what_the_simulator_says() {
-    let recorded =
-        "model = \"trace\"\nfile = \"ucc5g_driving_download.csv\"\nfrom_s = 720\nlength_s = 40\nscale_to_bps = 60e6";
-    let changes = [
-        ("seeds = [1, 2, 3]", "seeds = [1]"),
-        (recorded, "model = \"constant\"\nsinr_db = 10\ncapacity_bps = 60e6"), // the trace's cases are not run
-    ];
+    let changes = [("seeds = [1, 2, 3]", "seeds = [1]"), WITHOUT_TRACE];
     let kinds = ["best", "old-100ms", "old-300ms"];
     let cases: Vec<String> = kinds.iter().map(|kind| format!("readings={kind}")).collect();
     let cases: Vec<&str> = cases.iter().map(String::as_str).chain(["radio=square"]).collect();

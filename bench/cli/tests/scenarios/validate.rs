@@ -17,8 +17,12 @@ use std::process::Command;
 /// The top of this project's tree.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Makes results of a kernel out of the simulator's.
-fn copy_as_a_kernels(results: &Path) {
+/// Simulates two runs, and makes results of a kernel out of the simulator's. Returns the directory of both.
+fn results_of_both(directory: &Path) -> PathBuf {
+    write_scenario(directory, "[1, 2]");
+    let done = lab(&["--sim", "x.toml"], directory);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let results = directory.join("lab-results/x");
     let (from, to) = (results.join("simulator"), results.join("6.12.1"));
     let copied = Command::new("cp").arg("-r").args([&from, &to]).status().unwrap();
     assert!(copied.success());
@@ -26,6 +30,7 @@ fn copy_as_a_kernels(results: &Path) {
         manifest.backend = "vm".to_owned();
         manifest.kernel = "6.12.1".to_owned();
     });
+    results
 }
 
 fn change(results: &Path, edit: impl FnOnce(&mut Manifest)) {
@@ -38,11 +43,7 @@ fn change(results: &Path, edit: impl FnOnce(&mut Manifest)) {
 #[test]
 fn results_of_other_algorithms_are_refused_and_runs_without_a_twin_are_counted() {
     let directory = tempfile::tempdir().unwrap();
-    write_scenario(directory.path(), "[1, 2]");
-    let done = lab(&["--sim", "x.toml"], directory.path());
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let results = directory.path().join("lab-results/x");
-    copy_as_a_kernels(&results);
+    let results = results_of_both(directory.path());
     let validate = || bench(&["validate", "--page", "page.md", "lab-results/x"], directory.path());
     assert_eq!(validate(), (0, "2 of 2 runs are within the bounds\n".to_owned()));
     let manifest = fs::read(results.join("simulator/manifest.json")).unwrap();
@@ -71,11 +72,7 @@ fn results_of_other_algorithms_are_refused_and_runs_without_a_twin_are_counted()
 #[test]
 fn each_run_beyond_the_bounds_is_named() {
     let directory = tempfile::tempdir().unwrap();
-    write_scenario(directory.path(), "[1, 2]");
-    let done = lab(&["--sim", "x.toml"], directory.path());
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let results = directory.path().join("lab-results/x");
-    copy_as_a_kernels(&results);
+    let results = results_of_both(directory.path());
     let name = "loss=0.01/seed-2/summary.json";
     let path = results.join("6.12.1").join(name);
     let mut measured: RunSummary = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();

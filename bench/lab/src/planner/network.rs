@@ -1,6 +1,6 @@
 //! Hosts and links as a graph, with names, addresses and routes.
 
-use crate::scenario::{Event, Host, Link, Scenario, Way};
+use crate::scenario::{Event, Host, Link, Scenario, Way, member_names};
 use hotcc_lab_proto::plan::mac;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -51,9 +51,8 @@ impl<'a> Network<'a> {
     pub fn of(scenario: &'a Scenario) -> Self {
         let mut nodes = Vec::new();
         for host in &scenario.host {
-            let (name, count) = (host.name.get_ref(), *host.count.get_ref());
-            let numbered = |k: u32| if count == 1 { name.clone() } else { format!("{name}-{k}") };
-            nodes.extend((1..=count).map(|k| Node { host, name: numbered(k) }));
+            let names = member_names(host.name.get_ref(), *host.count.get_ref() as usize);
+            nodes.extend(names.map(|name| Node { host, name }));
         }
         let mut network = Self { nodes, cables: Vec::new() };
         for link in &scenario.link {

@@ -84,6 +84,14 @@ pub struct Gate {
     pub or_at_most: Option<f64>,
 }
 
+impl Gate {
+    /// Returns whether it has a limit; without any, its figures are only shown.
+    #[must_use]
+    pub fn has_limits(&self) -> bool {
+        self.at_least.is_some() || self.at_most.is_some()
+    }
+}
+
 /// Which figure of several cases a gate applies to.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -3,6 +3,7 @@
 use super::congestion::{check_cc, check_objects, check_swap, check_tune};
 use super::field_error::{CheckResult, invalid, known, known_at, unique, within, within_whole};
 use super::file::{Event, Flow, Host, Kind, Link, Scenario, Way};
+use super::member_names;
 use super::pep::check_peps;
 use super::quantity::Queue;
 use super::queue::check_queue;
@@ -42,9 +43,8 @@ pub(super) fn check(scenario: &Scenario) -> CheckResult {
     let mut names = BTreeSet::new();
     for host in &scenario.host {
         within_whole(&host.count, "count", 1, MAX_HOSTS)?;
-        let (base, count) = (host.name.get_ref(), *host.count.get_ref());
-        let numbered = |k: u32| if count == 1 { base.clone() } else { format!("{base}-{k}") };
-        if let Some(name) = (1..=count).map(numbered).find(|name| !names.insert(name.clone())) {
+        let mut members = member_names(host.name.get_ref(), *host.count.get_ref() as usize);
+        if let Some(name) = members.find(|name| !names.insert(name.clone())) {
             return invalid(
                 &host.name,
                 format!("duplicate host name `{name}`: `count` numbers hosts as NAME-1, NAME-2, ..."),
@@ -77,9 +77,7 @@ pub(super) fn check(scenario: &Scenario) -> CheckResult {
         if names.len() + several > MAX_FLOWS {
             return invalid(&flow.count, format!("too many flows: expected at most {MAX_FLOWS} in total"));
         }
-        let base = flow.name.get_ref();
-        let numbered = |k: usize| if several == 1 { base.clone() } else { format!("{base}-{k}") };
-        if let Some(name) = (1..=several).map(numbered).find(|name| !names.insert(name.clone())) {
+        if let Some(name) = member_names(flow.name.get_ref(), several).find(|name| !names.insert(name.clone())) {
             return invalid(
                 &flow.name,
                 format!("duplicate flow name `{name}`: several flows of a table are NAME-1, NAME-2, ..."),

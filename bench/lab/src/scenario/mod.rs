@@ -23,3 +23,8 @@ pub(crate) use quantity::FASTEST_BPS;
 pub use quantity::{Probability, Queue, Rate};
 pub use queue::{Discipline, LinkQueue};
 pub use sweep::{Case, Source};
+
+/// Returns the names of the members of a host, or of the flows of a table: NAME of one, NAME-1, NAME-2, ... of several.
+pub(crate) fn member_names(base: &str, count: usize) -> impl Iterator<Item = String> {
+    (1..=count).map(move |number| if count == 1 { base.to_owned() } else { format!("{base}-{number}") })
+}

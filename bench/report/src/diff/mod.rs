@@ -3,14 +3,13 @@
 pub mod text;
 pub mod verdict;
 
-use super::repeated::without_inputs;
+use super::repeated::read_without_inputs;
 use super::rows::Case;
 use anyhow::{Result, ensure};
 use hotcc_lab::changes::{Change, changes};
 use hotcc_lab::results::{METRICS, Manifest, Results, RunId, RunSummary};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use verdict::{Better, Comparison, Pair, Verdict, judge};
 
@@ -170,10 +169,7 @@ fn find<'a>(results: &'a Results, id: &RunId) -> Result<&'a RunSummary, String> 
 }
 
 fn are_identical(a: &Path, b: &Path, run: &RunId) -> bool {
-    let bytes = |directory: &Path, file: &str| {
-        let content = fs::read(directory.join(run.path()).join(file)).ok()?;
-        Some(if file == "summary.json" { without_inputs(content) } else { content })
-    };
+    let bytes = |directory: &Path, file| read_without_inputs(&directory.join(run.path()).join(file)).ok();
     FILES.iter().all(|file| bytes(a, file) == bytes(b, file))
 }
 

@@ -24,7 +24,7 @@ pub(super) fn part(directory: &Path) -> Result<String> {
         let cells = means(&expected, &results)
             .into_iter()
             .map(|(case, (value, _))| (case, cell(value, case, &limits, is_exempt(case, &limits, &own))));
-        let has_limits = gate.of == Of::Each && (gate.at_least.is_some() || gate.at_most.is_some());
+        let has_limits = gate.of == Of::Each && gate.has_limits();
         let lacking = without_figure(&expected, &results).filter(|_| has_limits);
         let cells = cells.chain(lacking.map(|run| (&run.case, "**none**".to_owned())));
         match places.get(&gate.name) {

@@ -4,7 +4,7 @@ use super::page::directories;
 use super::{GateResult, judge_each};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
-use crate::releases::name_of;
+use crate::releases::{joined, name_of};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::path::Path;
@@ -136,16 +136,11 @@ fn figures(criteria: &[GateResult]) -> String {
 pub fn refreshed(document: &str, results: &Path) -> Result<String> {
     replaced(document, BEGIN, END, |backend, old| {
         let directories = directories(SCENARIOS, backend, results);
-        let mut kernels: Vec<String> = Vec::new();
-        for kernel in directories.iter().map(|directory| name_of(directory)) {
-            if !kernels.contains(&kernel) {
-                kernels.push(kernel);
-            }
-        }
-        if kernels.is_empty() {
+        if directories.is_empty() {
             return Ok(old.to_owned());
         }
-        Ok(part(&judge(&directories)?, &kernels.join(", ")))
+        let kernels = joined(directories.iter().map(|directory| name_of(directory)));
+        Ok(part(&judge(&directories)?, &kernels))
     })
 }
 

@@ -154,7 +154,7 @@ fn gate_result(place: usize, cases: &[Case], results: &Results, only: Option<(&s
     let found = means(&expected, results);
     let lacking: Vec<&Swept> = without_figure(&expected, results).map(|run| &run.case).collect();
     let done = found.values().map(|(_, seeds)| seeds).sum::<usize>() + lacking.len();
-    let has_limits = gate.at_least.is_some() || gate.at_most.is_some();
+    let has_limits = gate.has_limits();
     let lacking: BTreeSet<&Swept> =
         lacking.into_iter().filter(|case| has_limits && limits.contains_key(case)).collect();
     let own = own_figures(&expected, results);

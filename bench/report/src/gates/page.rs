@@ -3,7 +3,7 @@
 use super::{GateResult, cases, judge};
 use crate::html::{Cell, Table};
 use crate::markdown::{heading, replaced};
-use crate::releases::{self, name_of};
+use crate::releases::{self, joined, name_of};
 use anyhow::{Context, Result, bail};
 use hotcc_lab::plural::counted;
 use std::collections::BTreeMap;
@@ -73,21 +73,17 @@ fn below(path: &Path, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 }
 
 fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {
+    if new.is_empty() {
+        return old.to_owned();
+    }
     let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for row in old_rows(old) {
         rows.entry(row[SCENARIO].clone()).or_default().push(row);
     }
-    let mut kernels: Vec<&str> = Vec::new();
-    for (kernel, gates) in new {
-        if !kernels.contains(&kernel.as_str()) {
-            kernels.push(kernel);
-        }
+    for (_, gates) in new {
         if let Some(first) = gates.first() {
             rows.insert(first.scenario.clone(), gates.iter().map(row).collect());
         }
-    }
-    if kernels.is_empty() {
-        return old.to_owned();
     }
     let rows: Vec<Row> = rows.into_values().flatten().collect();
     let begins = |word: &str| rows.iter().filter(|row| row[VERDICT].starts_with(word)).count();
@@ -101,7 +97,7 @@ fn part(old: &str, new: &[(String, Vec<GateResult>)]) -> String {
     );
     let cells = rows.iter().map(|row| row.iter().cloned().map(Cell::Text).collect()).collect();
     let table = Table { columns: COLUMNS.map(str::to_owned).to_vec(), rows: cells, ..Table::default() };
-    format!("\n{}. {state}.\n\n{}\n", heading(&kernels.join(", ")), table.markdown())
+    format!("\n{}. {state}.\n\n{}\n", heading(&joined(new.iter().map(|(kernel, _)| kernel.clone()))), table.markdown())
 }
 
 fn row(gate: &GateResult) -> Row {

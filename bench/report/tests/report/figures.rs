@@ -175,10 +175,10 @@ fn pooling_by_a_key_that_is_not_swept_is_an_error() {
         run(case(&[("queue", queue), ("cc", "dtcp")]), 1, vec![flow("one", "dtcp", mbps, 30.0)])
     };
     write(&scratch.path().join("small/6.12"), &[of("1BDP", 6.0), of("2BDP", 18.0)]);
-    let told = |mark: &str| {
+    let error_of = |mark: &str| {
         let text = format!("<!-- figures: {mark} -->\n<!-- end of figures -->\n");
         refreshed(&text, scratch.path()).unwrap_err().to_string()
     };
-    assert!(told("small by:queu jain").contains("does not sweep `queu`"));
-    assert!(told("small by:queue").contains("needs names of figures"));
+    assert!(error_of("small by:queu jain").contains("does not sweep `queu`"));
+    assert!(error_of("small by:queue").contains("needs names of figures"));
 }

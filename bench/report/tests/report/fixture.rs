@@ -57,17 +57,13 @@ pub fn flow(name: &str, cc: &str, mbps: f64, rtt_ms: f64) -> FlowSummary {
 pub fn run(case: BTreeMap<String, String>, seed: u64, flows: Vec<FlowSummary>) -> RunSummary {
     RunSummary {
         run: RunId { case, seed },
-        inputs: BTreeMap::new(),
         duration_s: 30.0,
-        invalid: Vec::new(),
         busy_max: 0.5,
         busy_mean: 0.2,
         flows,
-        bounds: Vec::new(),
         links: vec![LinkSummary { name: "radio:gnb>ue".to_owned(), utilisation: Some(0.9), ..LinkSummary::default() }],
-        receiver_programs: BTreeMap::new(),
         jain: 0.98,
-        events: Vec::new(),
+        ..RunSummary::default()
     }
 }
 

@@ -61,6 +61,19 @@ impl Lab {
         command
     }
 
+    /// Returns the command that finds a script in QEMU's place, which runs `first`, then QEMU under `under`.
+    fn command_with_qemu(&self, out: &str, first: &str, under: &str) -> Command {
+        let qemu = vm::qemu_path(Architecture::Amd64).unwrap();
+        let directory = self.at(&format!("qemu-{out}"));
+        fs::create_dir(&directory).unwrap();
+        let script = directory.join(qemu.file_name().unwrap());
+        fs::write(&script, format!("#!/bin/sh\n{first}\nexec {under} {} \"$@\"\n", qemu.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = self.command(out);
+        command.env("PATH", format!("{}:{}", directory.display(), std::env::var("PATH").unwrap()));
+        command
+    }
+
     /// Runs the lab. Returns its messages and its results.
     fn run(&self, out: &str) -> (String, BTreeMap<String, Vec<u8>>) {
         let output = self.command(out).output().unwrap();
@@ -128,16 +141,9 @@ fn a_run_has_the_same_results_however_qemus_threads_take_turns() {
     let Some(_) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let lab = Lab::new();
-    let qemu = vm::qemu_path(Architecture::Amd64).unwrap();
     // with one policy, a thread that wakes interrupts the thread that woke it; with the other, it waits
     let found = ["--other", "--batch"].map(|policy| {
-        let directory = lab.at(policy);
-        fs::create_dir(&directory).unwrap();
-        let script = directory.join(qemu.file_name().unwrap());
-        fs::write(&script, format!("#!/bin/sh\nexec chrt {policy} 0 {} \"$@\"\n", qemu.display())).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
-        let output = lab.command(policy).env("PATH", path).output().unwrap();
+        let output = lab.command_with_qemu(policy, "", &format!("chrt {policy} 0")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         fs::remove_dir_all(lab.at("cache/snapshots")).unwrap(); // the other boots, too
         let mut results = results(&lab.at(policy));
@@ -187,16 +193,8 @@ fn runs_boot_if_qemu_cannot_resume_a_guest() {
     let Some(_) = stock_kernel(NAME, "6.12") else { return };
     let _processor = Processor::take();
     let lab = Lab::new();
-    let qemu = vm::qemu_path(Architecture::Amd64).unwrap();
-    let directory = lab.at("path");
-    fs::create_dir(&directory).unwrap();
-    let script = directory.join(qemu.file_name().unwrap());
-    let text =
-        format!("#!/bin/sh\ncase \" $* \" in *\" -incoming \"*) exit 1;; esac\nexec {} \"$@\"\n", qemu.display());
-    fs::write(&script, text).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
-    let output = lab.command("out").env("PATH", path).output().unwrap();
+    let refuse = "case \" $* \" in *\" -incoming \"*) exit 1;; esac";
+    let output = lab.command_with_qemu("out", refuse, "").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("booting the guest for each run"), "{said}");
 }
