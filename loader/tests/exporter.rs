@@ -12,9 +12,11 @@ use hotcc_radio_map::RadioSlots;
 use hotcc_testbed::command::succeed;
 use hotcc_testbed::http::get;
 use hotcc_testbed::kernel::skipped;
+use hotcc_testbed::netlab::Lab;
 use hotcc_testbed::{metrics, ports};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -508,4 +510,23 @@ fn dashboard() -> Vec<(String, String)> {
         .collect();
     assert!(queries.len() >= 16 && queries.iter().all(|(_, query)| !query.contains('$')), "{queries:?}");
     queries
+}
+
+#[test]
+fn namespaces_beyond_the_soft_limit_of_open_files_are_counted() {
+    const NAMESPACES: usize = 80;
+    let Some(_test) = kernel_test("namespaces_beyond_the_soft_limit_of_open_files_are_counted", &[]) else { return };
+    let lab = Lab::new("hotcc-many").unwrap();
+    let hosts: Vec<_> = (0..NAMESPACES).map(|n| lab.namespace(&format!("n{n}")).unwrap()).collect();
+    let listen = || {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        setsockopt(&listener, TcpCongestion, &std::ffi::OsString::from("reno")).unwrap();
+        listener
+    };
+    let _listeners: Vec<_> = hosts.iter().map(|host| host.enter(listen).unwrap()).collect();
+    let mut limited = Command::new("prlimit");
+    limited.args(["--nofile=64:4096", hotcc_path()]);
+    let (_process, address) = started_by(&mut limited, &[]);
+    let listeners = value(&scrape(address), r#"hotcc_listeners{cc="reno",version="kernel"}"#);
+    assert!(listeners >= Some(NAMESPACES as f64), "{listeners:?}");
 }

@@ -147,6 +147,10 @@ fn report(reader: &mut Reader<'_>, time_us: u64) -> Result<FlowReport, WireError
         6 => (Ipv6Addr::from(reader.array::<16>()?).into(), Ipv6Addr::from(reader.array::<16>()?).into()),
         _ => return Err(WireError::Malformed),
     };
+    // a mapped IPv4 address beside one of IPv6 is no flow, and the key's prefix would be compared in the wrong family
+    if server.to_canonical().is_ipv4() != client.to_canonical().is_ipv4() {
+        return Err(WireError::Malformed);
+    }
     let key =
         FlowKey { server: SocketAddr::new(server, reader.u16()?), client: SocketAddr::new(client, reader.u16()?) };
     let (in_order, segments, age_us) = (reader.u32()?, reader.u32()?, u64::from(reader.u32()?));

@@ -178,3 +178,12 @@ fn a_datagram_holds_forty_four_flows_of_ipv4() {
     };
     assert_eq!(write(&vec![report; 100]).1, 44);
 }
+
+#[test]
+fn ends_of_two_families_are_refused() {
+    let end = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let key = FlowKey { server: end("[::ffff:32.1.13.184]:443"), client: end("[2001:db8:9::1]:9") };
+    let report = FlowReport { key, in_order: 0, ranges: Vec::new(), segments: 0, seen_at_us: TIME_US };
+    let (bytes, _) = write(&[report]);
+    assert_eq!(Datagram::parse(&bytes).unwrap().reports(), Err(WireError::Malformed));
+}

@@ -279,7 +279,7 @@ fn compared_series(data: &Data, condition: &Case, runs: &[&RunSummary], recordin
         });
     }
     Ok(html! {
-        (overlaid(data, condition, runs, recordings, &ranges)?)
+        @if runs.len() > 1 { (overlaid(data, condition, runs, recordings, &ranges)?) } // one run has its own chart
         @for chart in &charts { (chart) }
     })
 }
@@ -289,8 +289,8 @@ fn place(data: &Data, label: &str) -> usize {
     data.labels.iter().position(|other| other == label).unwrap_or(MAX_SERIES - 1)
 }
 
-/// Draws the runs of several congestion controls, each with one flow, in a common chart; nothing if there are none, or
-/// if there is only one.
+/// Draws the runs of several congestion controls, each with one flow, in a common chart; nothing if one of them has
+/// several flows.
 fn overlaid(
     data: &Data,
     condition: &Case,
@@ -305,8 +305,8 @@ fn overlaid(
         shown.overlay(run, recordings.known(&run.run), place(data, &label) % MAX_SERIES, &label);
     }
     let title = format!("{}: all congestion controls", case_text(condition));
-    let chart = (runs.len() > 1).then(|| timeline::draw_overlaid(&shown, &title, ranges)).transpose()?;
-    Ok(html! { @if let Some(chart) = chart { div.keep { h3 { (title) } (chart) } } })
+    let chart = timeline::draw_overlaid(&shown, &title, ranges)?;
+    Ok(html! { div.keep { h3 { (title) } (chart) } })
 }
 
 /// Draws each condition's valid runs in a common chart: the first seed of each congestion control.
@@ -315,7 +315,11 @@ pub(super) fn overlaid_conditions(data: &Data) -> Result<Vec<(Case, Markup)>> {
     let valid = data.shown_runs().into_iter().filter(|run| run.invalid.is_empty());
     let compared = compared(data, valid, &mut recordings);
     let chart = |(condition, runs): (Case, Vec<&RunSummary>)| {
-        let drawn = overlaid(data, &condition, &runs, &recordings, &Ranges::default())?;
+        let drawn = if runs.iter().all(|run| run.flows.len() == 1) {
+            overlaid(data, &condition, &runs, &recordings, &Ranges::default())?
+        } else {
+            compared_series(data, &condition, &runs, &recordings)?
+        };
         Ok((condition, drawn))
     };
     compared.into_iter().map(chart).collect()

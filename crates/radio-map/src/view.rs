@@ -67,8 +67,28 @@ impl RadioView {
         self.slots.slot(slot).map(Snapshot::of)
     }
 
-    pub(crate) fn generation(&self) -> u32 {
+    /// Returns a number that changes whenever a link is added, removed or moved to another slot.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
         self.slots.header().generation.load(Acquire)
+    }
+
+    /// Returns the slot of exactly this link, which was `last` before; `None` if it is not in the index.
+    ///
+    /// # Errors
+    /// Fails if the index cannot be read.
+    pub fn slot_of_link(&self, link: IndexKey, last: Option<u32>) -> Result<Option<u32>, MapError> {
+        let found = self.index.longest_match(link)?;
+        if found.is_none() || found == last {
+            return Ok(found);
+        }
+        for entry in self.index.entries().take(INDEX_ENTRIES as usize) {
+            let (key, slot) = entry?;
+            if key == link {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
     }
 }
 

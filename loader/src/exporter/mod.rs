@@ -17,6 +17,7 @@ use hotcc_host::error::{Result, Tried, need_root};
 use hotcc_host::metrics_server;
 use hotcc_host::service::{self, Stop};
 use live::Live;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpListener};
 use tokio::runtime::Builder;
 
@@ -72,6 +73,10 @@ pub fn serve(options: Options) -> Result<()> {
     let listener = metrics_server::bind(options.listen)?;
     let copy = listener.try_clone().tried(|| "cannot start the exporter".to_owned())?;
     let front = Front::start(copy, options.serves_page().then(page::html))?;
+    // a walk over the sockets holds every network namespace open
+    let tried = || "cannot raise the limit of open files".to_owned();
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).tried(tried)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).tried(tried)?;
     let left = drop_all_but(&CAPABILITIES)?;
     eprintln!(
         "reading /sys/fs/bpf/hotcc and the sockets of all network namespaces; writing nothing; running as {left}; \

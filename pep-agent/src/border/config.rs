@@ -52,7 +52,7 @@ pub struct BorderArgs {
     /// Interface on which data segments arrive from the Internet; required, may be repeated
     #[arg(long, value_name = "IF")]
     pub internet: Vec<String>,
-    /// Interface on which clients' ACKs arrive from the access network; required, may be repeated
+    /// Interface on which clients' ACKs arrive from the access network; required without --nat, which does not use it; may be repeated
     #[arg(long, value_name = "IF")]
     pub access: Vec<String>,
     /// Address or prefix of cooperating servers, e.g. 192.0.2.0/24; only their flows are tracked; required, may be repeated
@@ -127,14 +127,14 @@ impl BorderArgs {
             ("access", &self.access, "ogstun"),
             ("server", &self.server, "192.0.2.0/24"),
         ] {
-            if list.is_empty() {
+            if list.is_empty() && !(self.nat && option == "access") {
                 return Err(Error::usage(format!(
                     "--{option} is missing: pass it, e.g. `--{option} {example}`, or set `{option} = [\"{example}\"]` in the \
                      --config file"
                 )));
             }
         }
-        let same = self.internet.iter().find(|i| self.access.contains(i));
+        let same = self.internet.iter().find(|i| !self.nat && self.access.contains(i));
         if let Some(same) = same {
             return Err(Error::usage(format!(
                 "invalid --access `{same}`: an interface cannot be both --internet and --access"
@@ -243,6 +243,12 @@ mod tests {
     fn args() -> BorderArgs {
         let list = |text: &str| vec![text.to_owned()];
         BorderArgs { internet: list("wan"), access: list("lan"), server: list("10.0.0.0/8"), ..BorderArgs::default() }
+    }
+
+    #[test]
+    fn a_router_that_translates_addresses_needs_no_access_interface() {
+        assert!(BorderArgs { access: Vec::new(), nat: true, ..args() }.resolve().is_ok());
+        assert!(BorderArgs { access: vec!["wan".to_owned()], nat: true, ..args() }.resolve().is_ok());
     }
 
     #[test]

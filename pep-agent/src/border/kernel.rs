@@ -254,11 +254,19 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SchedClassifier
     }
 }
 
-/// Adds to an error what was tried, and what the kernel needs if it lacks a feature.
 fn loaded<T, E: StdError + Send + Sync + 'static>(result: std::result::Result<T, E>) -> Result<T> {
-    let result = result.map_err(AyaError).tried(|| "cannot load the border's programs".to_owned());
+    explained(result, "cannot load the border's programs", NEEDS)
+}
+
+/// Adds to an error what was tried, and what the kernel needs if it lacks a feature.
+pub(crate) fn explained<T, E: StdError + Send + Sync + 'static>(
+    result: std::result::Result<T, E>,
+    tried: &str,
+    needs: &str,
+) -> Result<T> {
+    let result = result.map_err(AyaError).tried(|| tried.to_owned());
     result.map_err(|error| match error.io().and_then(std::io::Error::raw_os_error) {
-        Some(EINVAL | EOPNOTSUPP | ENOSYS) => error.as_kind(Kind::KernelLacks).and(NEEDS),
+        Some(EINVAL | EOPNOTSUPP | ENOSYS) => error.as_kind(Kind::KernelLacks).and(needs),
         _ => error,
     })
 }

@@ -120,6 +120,9 @@ struct Warnings {
     none_tracked: bool,
     reports_lost: u64,
     no_key: u64,
+    unsent: u64,
+    packets: u64,
+    answered: u64,
     unanswered_for: Duration,
 }
 
@@ -162,17 +165,56 @@ impl Warnings {
             self.no_key = no_key;
             tracing::warn!("{no_key} reports dropped so far because the key file has no key for their servers");
         }
-        // within a tenth of a second, a server probes each border whose reports are authentic
-        let is_unanswered = sent.packets.load(Relaxed) > 0 && sent.probes_answered.load(Relaxed) == 0;
-        if way == Way::Udp && is_unanswered {
-            let before = self.unanswered_for;
-            self.unanswered_for += CHECK_INTERVAL;
-            if before < UNANSWERED && self.unanswered_for >= UNANSWERED {
-                tracing::warn!(
-                    "no server has accepted a report so far: check that `pep-agent server` runs there, that UDP reaches it, \
-                     and that both have the same key"
-                );
-            }
+        let unsent = sent.dropped_unsent.load(Relaxed);
+        if unsent >= self.unsent.saturating_mul(2).max(1) {
+            self.unsent = unsent;
+            tracing::warn!(
+                "{unsent} reports could not be sent so far: check this router's routes to the servers, what its firewall lets \
+                 out, and whether a queue is full"
+            );
         }
+        if way == Way::Udp && self.falls_silent(sent) {
+            let since = if self.answered == 0 {
+                "no server has accepted a report so far"
+            } else {
+                "no server has probed this border for 3 s, although it sends reports"
+            };
+            tracing::warn!(
+                "{since}: check that `pep-agent server` runs there, that UDP reaches it, and that both have the same key"
+            );
+        }
+    }
+
+    /// Whether servers have just been silent for too long. A server probes each border whose reports are authentic:
+    /// first within a tenth of a second, then once a second.
+    fn falls_silent(&mut self, sent: &Sent) -> bool {
+        let (packets, answered) = (sent.packets.load(Relaxed), sent.probes_answered.load(Relaxed));
+        let before = self.unanswered_for;
+        if answered != self.answered {
+            self.unanswered_for = Duration::ZERO;
+        } else if packets != self.packets || (answered == 0 && packets > 0) {
+            self.unanswered_for += CHECK_INTERVAL;
+        }
+        (self.packets, self.answered) = (packets, answered);
+        before < UNANSWERED && self.unanswered_for >= UNANSWERED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_fall_silent_are_told_each_time() {
+        let (mut warnings, sent) = (Warnings::default(), Sent::default());
+        let mut second = |packets, answered| {
+            sent.packets.fetch_add(packets, Relaxed);
+            sent.probes_answered.fetch_add(answered, Relaxed);
+            warnings.falls_silent(&sent)
+        };
+        assert_eq!([0; 4].map(|_| second(5, 0)), [false, false, true, false]);
+        assert_eq!([0; 3].map(|_| second(5, 1)), [false; 3]);
+        assert_eq!([0; 4].map(|_| second(0, 0)), [false; 4], "nothing was sent");
+        assert_eq!([0; 4].map(|_| second(5, 0)), [false, false, true, false]);
     }
 }

@@ -211,11 +211,14 @@ impl Collector for Metrics {
             ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
         };
         gauge("hotcc_pep_server_borders", "Borders that have answered", counters.borders.load(Relaxed) as f64)?;
-        gauge(
-            "hotcc_pep_server_rtt_seconds",
-            "Minimum round-trip time to any border in the last 10 to 20 seconds",
-            counters.rtt_us.load(Relaxed) as f64 / 1e6,
-        )
+        match counters.rtt_us.load(Relaxed) {
+            0 => Ok(()), // no border has answered
+            rtt_us => gauge(
+                "hotcc_pep_server_rtt_seconds",
+                "Minimum round-trip time to any border in the last 10 to 20 seconds",
+                rtt_us as f64 / 1e6,
+            ),
+        }
     }
 }
 
@@ -254,5 +257,6 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
+        assert!(!text.contains("hotcc_pep_server_rtt_seconds"), "no border has answered: {text}");
     }
 }

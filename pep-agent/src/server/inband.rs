@@ -3,9 +3,11 @@
 
 use crate::attach::{self, Attachment, Hook, Method};
 use crate::auth::Keys;
+use crate::border::kernel::explained;
 use crate::inband::{InbandReport, decode, is_signed_by};
 use crate::netlink::is_ethernet;
 use crate::object;
+use crate::server::kernel::NEEDS;
 use aya::maps::{Array, MapData, RingBuf};
 use aya::programs::{SchedClassifier, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
@@ -84,9 +86,9 @@ impl InbandReader {
     /// Attaches to the interfaces of these names. Call it within a tokio runtime.
     pub fn attach(interfaces: &[String], method: Method) -> Result<(Self, Attached)> {
         let loaded = EbpfLoader::new().load(object::bytes("pep_inband")?);
-        let mut ebpf = loaded.tried(|| "cannot load the BPF object for in-band reports".to_owned())?;
+        let mut ebpf = explained(loaded, "cannot load the BPF object for in-band reports", NEEDS)?;
         let program: &mut SchedClassifier = object::program_mut(&mut ebpf, "inband")?;
-        program.load().tried(|| "cannot load the program for in-band reports".to_owned())?;
+        explained(program.load(), "cannot load the program for in-band reports", NEEDS)?;
         let mut attached = Attached(Vec::new());
         for interface in interfaces {
             let hook =

@@ -1,5 +1,6 @@
 //! The kernel's side: the program that writes verified records to sockets. Only this process can run it.
 
+use crate::border::kernel::explained;
 use crate::object;
 use aya::maps::{Array, HashMap, MapData};
 use aya::programs::{BtfTracePoint, SchedClassifier, TestRun, TestRunOptions};
@@ -7,9 +8,11 @@ use aya::{Btf, Ebpf, EbpfLoader, Pod};
 use hotcc_abi::pep::{Cohort, ETHERNET_HEADER, PepRecordUpdate};
 use hotcc_abi::pins;
 use hotcc_host::bpffs;
-use hotcc_host::error::{Result, Tried};
+use hotcc_host::error::{Kind, Result, Tried};
 use nix::ifaddrs::getifaddrs;
 use std::path::Path;
+
+pub(super) const NEEDS: &str = "this needs Linux 5.16 or later with CONFIG_BPF_SYSCALL and BTF";
 
 #[repr(transparent)]
 #[derive(Clone, Copy)]
@@ -32,15 +35,19 @@ impl Kernel {
         let directory = Path::new(pins::PEP);
         bpffs::need(directory)?;
         bpffs::make(directory)?;
+        // first, because without it the kernel's refusals below say less
+        let btf = Btf::from_sys_fs().tried(|| "cannot read the kernel's BTF".to_owned());
+        let btf = btf.map_err(|error| match error.io().map(std::io::Error::kind) {
+            Some(std::io::ErrorKind::NotFound) => error.as_kind(Kind::KernelLacks).and(NEEDS),
+            _ => error,
+        })?;
         let loaded = EbpfLoader::new().default_map_pin_directory(directory).load(object::bytes("pep_server")?);
-        let mut ebpf = loaded.tried(|| "cannot load the BPF object of the PEP".to_owned())?;
+        let mut ebpf = explained(loaded, "cannot load the BPF object of the PEP", NEEDS)?;
         let program: &mut SchedClassifier = object::program_mut(&mut ebpf, UPDATE_RECORD)?;
-        program.load().tried(|| "cannot load the program that writes records".to_owned())?;
+        explained(program.load(), "cannot load the program that writes records", NEEDS)?;
         let program: &mut BtfTracePoint = object::program_mut(&mut ebpf, "closed")?;
-        let btf = Btf::from_sys_fs().tried(|| "cannot read the kernel's BTF".to_owned())?;
-        let tried = || "cannot trace the end of flows".to_owned();
-        program.load("inet_sock_set_state", &btf).tried(tried)?;
-        program.attach().tried(tried)?;
+        explained(program.load("inet_sock_set_state", &btf), "cannot trace the end of flows", NEEDS)?;
+        program.attach().tried(|| "cannot trace the end of flows".to_owned())?;
         let interfaces = object::take_map(&mut ebpf, "interfaces")?;
         let cohorts = object::take_map(&mut ebpf, "cohorts")?;
         let mut kernel = Self { ebpf, interfaces, cohorts };

@@ -255,7 +255,8 @@ impl Sessions {
         let is_gone = |since_us: u64| now_us.saturating_sub(since_us) > GONE_US;
         self.borders.retain(|_, border| {
             border.addresses.retain(|address| !is_gone(address.answered_us));
-            !is_gone(border.heard_us)
+            // without a recent answer, the offset of the clocks is not known: it must answer again
+            !border.addresses.is_empty() && !is_gone(border.heard_us)
         });
     }
 

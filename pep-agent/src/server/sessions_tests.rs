@@ -266,3 +266,22 @@ fn the_runs_of_one_key_make_room_for_those_of_others() {
     assert_eq!(answers(3, 257, START_US + 257), (Ok(()), BORDERS - 2, 1, 1), "its quietest went");
     assert_eq!(answers(2, 258, START_US + 258), (Ok(()), BORDERS - 3, 2, 1));
 }
+
+/// A firewall may begin to drop probes while reports still arrive.
+#[test]
+fn a_border_that_stops_answering_must_answer_again() {
+    let mut sessions = Sessions::default();
+    let _ = report(&mut sessions, 5, 1, START_US);
+    prove(&mut sessions, 5, 2, START_US, 1000, 1000);
+    for second in 1..=60 {
+        let now_us = START_US + second * 1_000_000;
+        assert!(report(&mut sessions, 5, 2 + second, now_us).is_ok());
+        sessions.due(now_us);
+        sessions.gc(now_us);
+    }
+    let late_us = START_US + 62_000_000;
+    sessions.gc(late_us);
+    assert_eq!(report(&mut sessions, 5, 63, late_us).unwrap_err(), RejectedDatagram::Unauthenticated);
+    prove(&mut sessions, 5, 64, late_us + NEW_PROBES_PERIOD_US, 1000, 1000);
+    assert!(report(&mut sessions, 5, 65, late_us + 100_000).is_ok());
+}

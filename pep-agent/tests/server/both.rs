@@ -134,7 +134,12 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
         let answered = || border.metric("hotcc_border_probes_answered_total");
         if transport == "udp" {
             send_until(&flow, "an answer", || border.page(), || answered() > 0.0);
-            send_until(&flow, "its time", || server.page(), || server.metric("hotcc_pep_server_rtt_seconds") > 0.0);
+            send_until(
+                &flow,
+                "its time",
+                || server.page(),
+                || server.page().contains("\nhotcc_pep_server_rtt_seconds "),
+            );
         } else {
             assert_eq!(answered(), 0.0);
         }
@@ -225,5 +230,47 @@ fn keys_that_do_not_fit_are_told_at_both_ends() {
     send_until(&flow, "a warning", || border.said() + &border.page(), is_told);
     assert!(border.metric(r#"hotcc_border_reports_dropped_total{reason="no_key"}"#) > 0.0);
     assert_eq!(border.metric("hotcc_border_datagrams_total"), 0.0);
+    flow.end();
+}
+
+#[test]
+fn a_border_that_changes_its_key_alone_is_told() {
+    let (name, cc) = ("a_border_that_changes_its_key_alone_is_told", "mdcubic_alone");
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let (hosts, _pins) = (Hosts::new(), Pins(PINS));
+    let (keys, log) = (test.key_file(&[(1, "a5")]), |name: &str| test.dir.path().join(name));
+    let _server = server(&hosts, &keys, &log("server"));
+    let border = border(&hosts, &keys, "udp", &log("border"));
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let _reader = flow.read_at_client();
+    let answered = || border.metric("hotcc_border_probes_answered_total") > 0.0;
+    send_until(&flow, "an answer", || border.page(), answered);
+    test.key_file(&[(1, "b6")]);
+    kill(Pid::from_raw(border.process.id() as i32), Signal::SIGHUP).unwrap();
+    let told = || border.said().contains("no server has probed this border");
+    send_until(&flow, "a warning", || border.said(), told);
+    flow.end();
+}
+
+#[test]
+fn a_firewall_that_lets_no_report_out_is_told() {
+    let (name, cc) = ("a_firewall_that_lets_no_report_out_is_told", "mdcubic_unsent");
+    if system_program("nft").is_err() {
+        skipped(name, "nft is not installed (./setup.sh installs it)");
+        return;
+    }
+    let Some(test) = kernel_test(name, cc, &[]) else { return };
+    let (hosts, _pins) = (Hosts::new(), Pins(PINS));
+    for rule in [
+        "add table inet out",
+        "add chain inet out output { type filter hook output priority 0 ; }",
+        "add rule inet out output udp dport 4713 drop",
+    ] {
+        assert!(hosts.router.command("nft").args(rule.split(' ')).status().unwrap().success(), "nft {rule}");
+    }
+    let border = border(&hosts, &test.key_file(&[(1, "a5")]), "udp", &test.dir.path().join("border"));
+    let flow = Flow::open(&hosts, SERVER, cc);
+    let _reader = flow.read_at_client();
+    send_until(&flow, "a warning", || border.said(), || border.said().contains("reports could not be sent"));
     flow.end();
 }

@@ -175,3 +175,14 @@ fn the_agent_needs_no_capability_once_started() {
     border.send(&[flow.seen()], now_us());
     wait("a clocked record", || agent.told(), || agent.records(RecordFate::Clocked) > clocked);
 }
+
+#[test]
+fn a_kernel_without_btf_is_told_by_the_exit_code() {
+    let Some(test) = kernel_test("a_kernel_without_btf_is_told_by_the_exit_code", "mdcubic_btf", &[]) else { return };
+    let script = r#"mount -t tmpfs none /sys/kernel/btf &&
+        exec "$0" server --key-file "$1" --listen 127.0.0.1:0 --receive 127.0.0.1:0"#;
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_pep-agent")]).arg(test.key_file(&[(1, "a5")]));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -151,6 +151,9 @@ impl Conditioner {
         let made_ns = now_ns.saturating_sub((age_ms * 1e6) as u64);
         let max_age_ms = self.max_age_ms(settings);
         if age_ms > f64::from(max_age_ms) {
+            if self.median_gap_us.is_none() && raw.reading.is_for_algorithms() {
+                self.measure_gap(now_ns); // otherwise, the period of a source that is always late would never be known
+            }
             return Err(Reject::Stale);
         }
         if !self.last.is_some_and(|(last_ns, _)| is_used(last_ns, max_age_ms, now_ns)) {
@@ -179,12 +182,17 @@ impl Conditioner {
             reading.average_db = Some(self.average.add(sinr_db, Duration::from_nanos(made_ns)));
             self.last_sinr = Some((made_ns, measured));
         }
-        if !reading.capacity_bps.is_some_and(|bps| bps > 0.0)
+        // a computed capacity does not replace a measured one that readers still use
+        let max_age_ms = self.max_age_ms(settings);
+        let has_measured = reading.capacity_bps.is_none()
+            && self.last_capacity_ns.is_some_and(|made_ns| is_used(made_ns, max_age_ms, now_ns));
+        if !has_measured
+            && !reading.capacity_bps.is_some_and(|bps| bps > 0.0)
             && let Some(bps) = settings.rate.and_then(|rate| rate.hint_bps(reading.cqi, reading.mcs, reading.sinr_db))
         {
             (reading.capacity_bps, reading.is_capacity_derived) = (Some(bps), true);
         }
-        Ok(DatedReading { reading, made_ns, max_age_ms: self.max_age_ms(settings), period_ms: self.period_ms() })
+        Ok(DatedReading { reading, made_ns, max_age_ms, period_ms: self.period_ms() })
     }
 
     /// Whether readers still use its latest SINR, or measured capacity, at `now_ns`.
@@ -192,6 +200,13 @@ impl Conditioner {
     pub fn is_fresh(&self, settings: &Conditioning, now_ns: u64) -> bool {
         self.has_fresh_sinr(settings, now_ns)
             || self.last_capacity_ns.is_some_and(|made_ns| is_used(made_ns, self.max_age_ms(settings), now_ns))
+    }
+
+    /// Whether its source still delivers at `now_ns`: its latest SINR, or measured capacity, is within the maximum age
+    /// also without the hold-over.
+    #[must_use]
+    pub fn delivers(&self, settings: &Conditioning, now_ns: u64) -> bool {
+        self.is_fresh(&Conditioning { hold_over: Duration::ZERO, ..*settings }, now_ns)
     }
 
     fn has_fresh_sinr(&self, settings: &Conditioning, now_ns: u64) -> bool {

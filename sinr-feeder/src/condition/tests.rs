@@ -292,3 +292,26 @@ fn a_capacity_alone_has_a_pace_and_keeps_its_source_fresh() {
     let taken = c.take(&raw(10.0), &settings, SECOND + 2000 * MS).unwrap();
     assert!(taken.reading.capacity_bps.is_some() && taken.reading.is_capacity_derived);
 }
+
+#[test]
+fn a_computed_capacity_replaces_no_measured_one() {
+    let rate = RateSpec { table: Table::CqiLte, bandwidth_mhz: 20.0, overhead: None, scale_to_bps: None };
+    let settings = Conditioning { rate: Some(rate), max_age_ms: Some(2000), ..Conditioning::default() };
+    let mut c = conditioner(&settings);
+    let reading = Reading { capacity_bps: Some(5e7), ..Reading::default() };
+    c.take(&RawReading { reading, ..RawReading::default() }, &settings, SECOND).unwrap();
+    let soon = c.take(&raw(10.0), &settings, SECOND + 100 * MS).unwrap().reading;
+    assert_eq!(soon.capacity_bps, None, "the measured one stays");
+    let later = c.take(&raw(10.0), &settings, SECOND + 2001 * MS).unwrap().reading;
+    assert!(later.capacity_bps.is_some() && later.is_capacity_derived);
+}
+
+#[test]
+fn the_period_of_a_source_that_is_always_late_is_found() {
+    let settings = Conditioning::default();
+    let mut c = conditioner(&settings);
+    let late = RawReading { age_ms: 800.0, ..raw(10.0) };
+    let taken = [10, 11, 12, 13, 14].map(|second| c.take(&late, &settings, second * SECOND).map(|r| r.max_age_ms));
+    let stale = Err(Reject::Stale);
+    assert_eq!(taken, [stale, stale, stale, stale, Ok(2500)]);
+}

@@ -176,8 +176,10 @@ impl Feed {
     }
 
     fn add_entry(&mut self, id: Option<String>, links: &[IndexKey]) -> Result<usize, MapError> {
-        let options =
-            LinkOptions { source: 0, max_age_ms: DEFAULT_MAX_AGE_MS, period_ms: 0, take_over: self.plan.take_over };
+        // a link that exists keeps its last reading, to which the maximum age applies at once
+        let settings = &self.plan.conditioning;
+        let max_age_ms = Conditioner::new(settings, Pace::Unknown).max_age_ms(settings);
+        let options = LinkOptions { source: 0, max_age_ms, period_ms: 0, take_over: self.plan.take_over };
         let latest_ns = monotonic_ns();
         let entry =
             Entry { id, writers: Vec::new(), conditioners: Vec::new(), described: (0, 0, 0), latest_ns, made_by: None };
@@ -218,7 +220,7 @@ impl Feed {
         if self.entries.is_empty() {
             return; // shut down; a source task may still deliver a reading
         }
-        let outcome = self.entry(source, ue).and_then(|entry| self.apply(source, entry, raw, now_ns));
+        let outcome = self.entry(source, ue, raw).and_then(|entry| self.apply(source, entry, raw, now_ns));
         match outcome {
             Ok(conditioned) => {
                 let state = &mut self.sources[source];
@@ -238,7 +240,7 @@ impl Feed {
         state.rejections.add(&state.name, reason, detail);
     }
 
-    fn entry(&mut self, source: usize, ue: Ue<'_>) -> Result<usize, Reject> {
+    fn entry(&mut self, source: usize, ue: Ue<'_>, raw: &RawReading) -> Result<usize, Reject> {
         let link = match ue {
             Ue::Unnamed if self.plan.links.is_empty() && self.plan.own_id.is_none() => return Err(Reject::UnknownUe),
             Ue::Unnamed => return Ok(UNNAMED),
@@ -249,6 +251,7 @@ impl Feed {
         if let Some(entry) = self.links.get(&link) {
             return Ok(*entry);
         }
+        raw.check()?; // a link without a valid reading would hide the wider link around it
         let grant = if let Ue::Granted(_, grant) = ue { Some(grant) } else { None };
         self.make_link(source, grant, link)
     }
@@ -326,7 +329,7 @@ impl Feed {
         let conditioner = entry.conditioners[source].get_or_insert_with(|| Box::new(Conditioner::new(settings, pace)));
         let conditioned = conditioner.take(raw, settings, now_ns)?;
         entry.latest_ns = now_ns;
-        if entry.conditioners[..source].iter().flatten().any(|before| before.is_fresh(settings, now_ns)) {
+        if entry.conditioners[..source].iter().flatten().any(|before| before.delivers(settings, now_ns)) {
             if conditioned.reading.is_for_algorithms() {
                 self.sources[source].latest = Some((conditioned.made_ns, conditioned.max_age_ms)); // it is on standby
             }
@@ -451,5 +454,30 @@ impl Display for Offered<'_> {
             write!(f, "capacity {bps} bit/s, ")?;
         }
         write!(f, "{} ms old", raw.age_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hotcc_abi::radio::SOURCE_UDP;
+    use hotcc_radio_map::Reading;
+
+    #[test]
+    fn a_held_over_reading_gives_way_to_a_live_source() {
+        let link = crate::link::parse("10.0.0.0/8").unwrap();
+        let conditioning = Conditioning { hold_over: Duration::from_secs(10), ..Conditioning::default() };
+        let plan = Plan { links: vec![link], conditioning, ..Plan::default() };
+        let mut feed = Feed::new(plan, None, Vec::new()).unwrap();
+        let pace = Pace::Expected(Duration::from_millis(100));
+        let [first, second] = ["a", "b"].map(|name| feed.add_source(name.to_owned(), SOURCE_UDP, pace));
+        let reading = Reading { sinr_db: Some(7.0), ..Reading::default() };
+        let raw = RawReading { reading, ..RawReading::default() };
+        let now_ns = monotonic_ns();
+        feed.offer(first, Ue::Unnamed, &raw, now_ns);
+        feed.offer(second, Ue::Unnamed, &raw, now_ns + 100_000_000);
+        assert_eq!(feed.sources()[second].applied, 0, "the first source is alive");
+        feed.offer(second, Ue::Unnamed, &raw, now_ns + 1_000_000_000);
+        assert_eq!(feed.sources()[second].applied, 1, "it is dead, and its reading is only held over");
     }
 }

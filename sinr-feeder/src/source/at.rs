@@ -7,7 +7,6 @@ use crate::feed::sink::Sink;
 use crate::reading::{RawReading, Ue};
 use crate::reject::Reject;
 use hotcc_abi::radio::SOURCE_AT;
-use hotcc_radio_map::Reading;
 use serialport::SerialPort;
 use std::io::{self, ErrorKind};
 use std::thread;
@@ -50,9 +49,7 @@ impl AtSource {
             let command = if self.qeng { "AT+QENG=\"servingcell\"" } else { "AT+CESQ" };
             let parse = if self.qeng { at_replies::qeng } else { at_replies::cesq };
             let (answer, complete) = ask(&mut *port, command)?;
-            // with a secondary cell there are two lines: the last one, NR's, is of the cell that carries most
-            let mut readings = answer.lines().filter_map(|line| parse(line.trim()));
-            match readings.rfind(|r| complete && *r != Reading::default()) {
+            match at_replies::best(&answer, parse).filter(|_| complete) {
                 Some(reading) => sink.offer(Ue::Unnamed, &RawReading { reading, ..RawReading::default() }),
                 None if complete => {
                     sink.reject(Reject::Nothing, &format_args!("{command} returned {:?}", shortened(&answer)))

@@ -68,6 +68,13 @@ pub(super) fn qeng(line: &str) -> Option<Reading> {
     })
 }
 
+/// Returns the reading in an answer. With a secondary cell there are two lines: the last one, NR's, is of the cell that
+/// carries most. If its SINR is not known, a line with a SINR is worth more.
+pub(super) fn best(answer: &str, parse: fn(&str) -> Option<Reading>) -> Option<Reading> {
+    let readings = || answer.lines().filter_map(|line| parse(line.trim())).filter(|r| *r != Reading::default());
+    readings().rfind(|r| r.sinr_db.is_some()).or_else(|| readings().next_back())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +122,13 @@ mod tests {
             assert_eq!(sinr(bad), None, "{bad}");
         }
         assert_eq!(sinr(&lte.replace("175", "-32768")), None);
+    }
+
+    #[test]
+    fn an_unknown_sinr_of_nr_does_not_hide_that_of_lte() {
+        let lte = r#"+QENG: "LTE","FDD",262,01,1A2D001,123,1300,3,5,5,2B5F,-95,-10,-66,175,12,0,36"#;
+        let sinr = |nr: &str| best(&format!("{lte}\r\n{nr}\r\n\r\nOK\r\n"), qeng).and_then(|r| r.sinr_db);
+        assert_eq!(sinr(r#"+QENG: "NR5G-NSA",262,01,501,-88,18,-11,627264,78,12,1"#), Some(18.0));
+        assert_eq!(sinr(r#"+QENG: "NR5G-NSA",262,01,501,-32768,-32768,-32768"#), Some(15.0));
     }
 }

@@ -9,6 +9,7 @@ use hotcc_abi::radio::SOURCE_TRACE;
 use hotcc_channel_model::trace::Trace;
 use hotcc_channel_model::trace::replay::{Replay, ReplayOptions};
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
@@ -47,9 +48,9 @@ impl Source for TraceSource {
         Ok(())
     }
 
-    /// If the trace has no SINR, or only one, the period does not matter.
+    /// A trace without a period repeats a second after its last sample.
     fn pace(&self) -> Pace {
-        let period = self.trace.as_ref().and_then(Trace::period).unwrap_or_default();
+        let period = self.trace.as_ref().and_then(Trace::period).unwrap_or(Duration::from_secs(1));
         Pace::Fixed(period.div_f64(self.options.speed))
     }
 
@@ -63,5 +64,21 @@ impl Source for TraceSource {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_sample_that_repeats_has_the_pace_of_its_repetition() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "time_s,sinr_db\n0,15\n").unwrap();
+        let options = ReplayOptions { repeat: true, ..ReplayOptions::default() };
+        let mut source = TraceSource::parse(file.path().to_str().unwrap(), options).unwrap();
+        source.open().unwrap();
+        let again = Replay::new(source.trace.as_ref().unwrap(), options).nth(1).unwrap();
+        assert_eq!(source.pace(), Pace::Fixed(again.at));
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::map::OPTIONS;
 use crate::sandbox::{key, sandbox};
-use hotcc_abi::clock::monotonic_ns;
+use hotcc_abi::clock::{monotonic_ms32, monotonic_ns};
 use hotcc_abi::radio::{SOURCE_AT, SOURCE_PEER, SOURCE_UDP};
-use hotcc_radio_map::{RadioMap, RadioView, Reading};
-use sinr_feeder::condition::Pace;
+use hotcc_radio_map::{Freshness, LinkOptions, RadioMap, RadioView, Reading};
+use sinr_feeder::condition::{Conditioning, Pace};
 use sinr_feeder::feed::{Feed, Plan};
 use sinr_feeder::reading::{Grant, RawReading, Ue};
 use sinr_feeder::reject::Reject;
@@ -126,4 +126,37 @@ fn a_link_of_another_feeder_is_no_full_map() {
     let now_ns = monotonic_ns();
     assert!(!offer(&mut feed, source, [10, 0, 0, 1], now_ns));
     assert!(offer(&mut feed, source, [10, 0, 0, 2], now_ns));
+}
+
+#[test]
+fn a_reading_that_is_not_valid_makes_no_link() {
+    let Some(sandbox) = sandbox("a_reading_that_is_not_valid_makes_no_link") else { return };
+    let map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let plan = Plan { within: vec![key("10.0.0.0/8")], max_links: MAX_LINKS, ..Plan::default() };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let source = feed.add_source("udp".to_owned(), SOURCE_UDP, Pace::Unknown);
+    for wrong in [reading(1000.0), RawReading::default()] {
+        feed.offer(source, Ue::Link(key("10.0.0.7")), &wrong, monotonic_ns());
+        assert_eq!(feed.link_count(), 0, "{wrong:?}");
+    }
+    assert!(offer(&mut feed, source, [10, 0, 0, 7], monotonic_ns()));
+    assert_eq!(feed.link_count(), 1);
+}
+
+#[test]
+fn a_feeder_that_starts_again_applies_the_maximum_age_that_was_asked_for() {
+    let Some(sandbox) = sandbox("a_feeder_that_starts_again_applies_the_maximum_age_that_was_asked_for") else {
+        return;
+    };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let view = RadioView::open(&sandbox.root).unwrap();
+    let before = map.take_link(key("10.0.0.0/8"), &LinkOptions { max_age_ms: 20_000, ..OPTIONS }).unwrap();
+    let made_ms = monotonic_ms32().wrapping_sub(6000);
+    before.publish(&Reading { sinr_db: Some(7.0), ..Reading::default() }, made_ms).unwrap();
+    drop(before);
+    let conditioning = Conditioning { max_age_ms: Some(20_000), ..Conditioning::default() };
+    let plan = Plan { links: vec![key("10.0.0.0/8")], conditioning, ..Plan::default() };
+    let _feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    let links = view.links().unwrap();
+    assert_eq!(links[0].snapshot.freshness(links[0].snapshot.taken_ms), Freshness::Fresh);
 }

@@ -362,3 +362,19 @@ fn authenticated_datagrams_between_two_hosts() {
     let refused = sandbox.output(&["run", "--source", &format!("peer:{},keys={open}", local(free_port()))]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("key 1 names no link"));
 }
+
+#[test]
+fn a_host_that_also_publishes_still_feeds_its_own_map() {
+    let Some(sandbox) = sandbox("a_host_that_also_publishes_still_feeds_its_own_map") else { return };
+    let port = free_port();
+    let keys = secret_file(&sandbox, "radio.keys", &format!("1 {} 10.0.0.1\n", "0a".repeat(32)));
+    let peer = format!("peer:{},keys={keys}", local(port));
+    let onward = format!("peer:{},keys={keys}", local(free_port()));
+    let server = Process::feeder(&sandbox, &["--source", &peer, "--publish", &onward, "--as", "car-7"]);
+    let (_car, sender) = car(&sandbox, &peer, "me");
+    let seen = || {
+        sender.sinr(9.0);
+        sinr_of(&sandbox, "10.0.0.1/32") == Some(9.0)
+    };
+    wait("a reading in the map", seen, || server.all_said());
+}

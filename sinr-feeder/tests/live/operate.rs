@@ -2,7 +2,9 @@
 
 use crate::sandbox::{key, sandbox};
 use crate::tools::{Process, Sender, free_port, has, local, metrics, page, wait};
+use hotcc_abi::clock::monotonic_ms32;
 use hotcc_channel_model::trace::Trace;
+use hotcc_radio_map::{LinkOptions, RadioMap, Reading};
 use hotcc_testbed::command::stderr;
 use hotcc_testbed::metrics as metrics_pages;
 use nix::sys::signal::{Signal, kill};
@@ -158,4 +160,53 @@ fn a_service_manager_is_told() {
     kill(Pid::from_raw(feeder.child.id() as i32), Signal::SIGTERM).unwrap();
     assert_eq!(feeder.child.wait().unwrap().code(), Some(0));
     assert_eq!(std::iter::from_fn(|| Some(told())).find(|text| text != "WATCHDOG=1").unwrap(), "STOPPING=1");
+}
+
+/// Returns a recording of 4 s that has begun, and its file.
+fn recording(sandbox: &crate::sandbox::Sandbox) -> (std::process::Child, std::path::PathBuf) {
+    let out = sandbox.files.path().join("out.csv");
+    let args = ["record", "--link", "10.0.0.1", "--seconds", "4", "--out", out.to_str().unwrap()];
+    let record = sandbox.command(&args).stdout(Stdio::null()).spawn().unwrap();
+    wait("the recording", || out.exists(), String::new);
+    sleep(Duration::from_millis(500));
+    (record, out)
+}
+
+#[test]
+fn a_recording_is_of_its_link_alone() {
+    let Some(sandbox) = sandbox("a_recording_is_of_its_link_alone") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let options = LinkOptions { source: 0, max_age_ms: 300, period_ms: 0, take_over: false };
+    let first = map.take_link(key("10.0.0.1"), &options).unwrap();
+    let slot = first.slot();
+    let (mut record, out) = recording(&sandbox);
+    drop(first);
+    map.remove_link(key("10.0.0.1"), false).unwrap();
+    sleep(Duration::from_millis(400)); // the slot rests for the maximum age
+    let other = map.take_link(key("10.0.0.2"), &LinkOptions { max_age_ms: 30_000, ..options }).unwrap();
+    assert_eq!(other.slot(), slot);
+    other.publish(&Reading { sinr_db: Some(40.0), ..Reading::default() }, monotonic_ms32()).unwrap();
+    assert!(record.wait().unwrap().success());
+    let text = fs::read_to_string(&out).unwrap();
+    assert!(!text.contains("40.00"), "{text}");
+}
+
+#[test]
+fn a_recording_has_each_value_once_and_can_be_read() {
+    let Some(sandbox) = sandbox("a_recording_has_each_value_once_and_can_be_read") else { return };
+    let mut map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let options = LinkOptions { source: 0, max_age_ms: 30_000, period_ms: 0, take_over: false };
+    let writer = map.take_link(key("10.0.0.1"), &options).unwrap();
+    let (mut record, out) = recording(&sandbox);
+    let publish = |reading: Reading, age_ms: u32| {
+        writer.publish(&reading, monotonic_ms32().wrapping_sub(age_ms)).unwrap();
+        sleep(Duration::from_millis(150));
+    };
+    publish(Reading { rsrp_dbm: Some(-90.0), ..Reading::default() }, 1000);
+    publish(Reading { sinr_db: Some(10.0), ..Reading::default() }, 1000);
+    publish(Reading { capacity_bps: Some(5e7), ..Reading::default() }, 0);
+    assert!(record.wait().unwrap().success());
+    let trace = Trace::load(&out).unwrap();
+    let seen: Vec<_> = trace.samples().iter().map(|s| (s.sinr_db, s.capacity_bps)).collect();
+    assert_eq!(seen, [(None, None), (Some(10.0), None), (None, Some(5e7))]);
 }

@@ -51,3 +51,15 @@ fn without_a_bound_there_is_no_board() {
     let error = board::page(&data, &rank(&data.rows), "links").unwrap_err().to_string();
     assert_eq!(error, "no case has figures of all congestion controls and of the bound");
 }
+
+#[test]
+fn a_board_of_one_congestion_control_has_charts() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = runs().into_iter().filter(|one| one.run.case["cc"] == "a").collect();
+    fixture::write(dir.path(), &runs);
+    runs.iter().for_each(|one| fixture::write_series(dir.path(), one, 0.5));
+    let data = Data::read(dir.path()).unwrap();
+    let html = board::page(&data, &rank(&data.rows), "links").unwrap();
+    let (_, first) = html.split_once("<div id=\"case-1\">").unwrap();
+    assert!(first.split("<div id=\"case-2\">").next().unwrap().contains("<svg"), "{first}");
+}

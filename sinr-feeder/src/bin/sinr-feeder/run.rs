@@ -38,8 +38,10 @@ pub fn run(args: &RunArgs, pin_root: &Path, verbose: bool) -> anyhow::Result<()>
         let stop = Stop::catch()?;
         let publishers: Vec<Box<dyn Publisher>> =
             args.publish.iter().map(|to| to.publisher()).collect::<Result<_, _>>()?;
-        let only_forwards =
-            plan.links.is_empty() && plan.within.is_empty() && plan.ues.iter().all(|(_, l)| l.is_none());
+        let only_forwards = plan.links.is_empty()
+            && plan.within.is_empty()
+            && plan.ues.iter().all(|(_, l)| l.is_none())
+            && !has_keys(args);
         let map =
             if only_forwards && !publishers.is_empty() { None } else { Some(RadioMap::open_or_create(pin_root)?) };
         let listener = args.listen.map(metrics_server::bind).transpose()?;
@@ -73,6 +75,11 @@ fn announcement(args: &RunArgs, pin_root: Option<&Path>, publishers: &[Box<dyn P
     Ok(format!("reading {sources}; writing to {targets}; running as {}", capabilities::identity()?))
 }
 
+/// Whether a source has keys, which name links.
+fn has_keys(args: &RunArgs) -> bool {
+    args.sources.iter().any(|source| source.name().starts_with("peer:"))
+}
+
 fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     let mut seen = HashSet::new();
     let named = args.ues.iter().filter_map(|(_, link)| *link);
@@ -90,8 +97,12 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
     if args.sources.is_empty() && args.subscribe.is_empty() {
         bail!("nothing to read: give --source or --subscribe, e.g. `--source udp:127.0.0.1:9000`");
     }
-    let granted = args.sources.iter().any(|source| source.name().starts_with("peer:"));
-    if args.links.is_empty() && args.ues.is_empty() && args.within.is_empty() && args.own_id.is_none() && !granted {
+    if args.links.is_empty()
+        && args.ues.is_empty()
+        && args.within.is_empty()
+        && args.own_id.is_none()
+        && !has_keys(args)
+    {
         bail!(
             "nowhere to put readings: give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`"
         );
