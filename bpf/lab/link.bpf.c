@@ -86,22 +86,17 @@ static __always_inline u64 served_by(const struct link *l, u64 now_ns)
 	return s ? served(s, now_ns - i * l->step_ns) : 0;
 }
 
-/* The last step that begins at or before `position`; positions only grow, so the search begins where it last ended. */
+/*
+ * The last step that begins at or before `position`. Positions only grow, so the search begins where it last ended, and
+ * tries the next few first.
+ */
 static __always_inline u32 step_of(const struct link *l, u64 position)
 {
 	const struct service_step *s;
 	u32 low = l->hint, high = l->steps, middle;
 
-	for (int i = 0; i < STEPS_AHEAD; i++) {
-		if (low + 1 >= high)
-			return low;
-		s = step_at(l, low + 1);
-		if (!s || s->before > position)
-			return low;
-		low++;
-	}
-	for (int i = 0; i < SEARCH_ROUNDS && low + 1 < high; i++) {
-		middle = low + (high - low) / 2;
+	for (int i = 0; i < STEPS_AHEAD + SEARCH_ROUNDS && low + 1 < high; i++) {
+		middle = i < STEPS_AHEAD ? low + 1 : low + (high - low) / 2;
 		s = step_at(l, middle);
 		if (!s)
 			return low;
@@ -113,23 +108,31 @@ static __always_inline u32 step_of(const struct link *l, u64 position)
 	return low;
 }
 
+static __always_inline const struct phase *phase_number(const struct link *l, u32 i)
+{
+	u32 at = l->first_phase + i;
+
+	return bpf_map_lookup_elem(&phases, &at);
+}
+
+/* The phase at `now_ns`: as for steps, since time only grows. */
 static __always_inline const struct phase *phase_at(struct link *l, u64 now_ns)
 {
-	const struct phase *p, *next;
-	u32 at;
+	const struct phase *p;
+	u32 low = l->phase, high = l->phases, middle;
 
-	for (int i = 0; i < 8; i++) {
-		at = l->first_phase + l->phase + 1;
-		if (l->phase + 1 >= l->phases)
+	for (int i = 0; i < STEPS_AHEAD + SEARCH_ROUNDS && low + 1 < high; i++) {
+		middle = i < STEPS_AHEAD ? low + 1 : low + (high - low) / 2;
+		p = phase_number(l, middle);
+		if (!p)
 			break;
-		next = bpf_map_lookup_elem(&phases, &at);
-		if (!next || next->from_ns > now_ns)
-			break;
-		l->phase++;
+		if (p->from_ns > now_ns)
+			high = middle;
+		else
+			low = middle;
 	}
-	at = l->first_phase + l->phase;
-	p = bpf_map_lookup_elem(&phases, &at);
-	return p;
+	l->phase = low;
+	return phase_number(l, low);
 }
 
 /* Finds a packet's flow by the port of the flow's receiver. */

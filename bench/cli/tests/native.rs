@@ -12,8 +12,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 const BENCH: &str = env!("CARGO_BIN_EXE_hotcc-bench");
 const NOBODY: u32 = 65534;
@@ -62,6 +64,29 @@ at_s = 3
 swap = { cc = "dtcp", new = "westwoodp" }
 "#;
 
+/// A receiver that slows its sender down.
+const RECEIVER: &str = r#"
+duration_s = 3
+
+[[host]]
+name = "server"
+
+[[host]]
+name = "phone"
+rx = "drwa"
+
+[[link]]
+name = "air"
+between = ["server", "phone"]
+both = { delay_ms = 10, rate = 10e6, queue = "2BDP" }
+
+[[flow]]
+name = "bulk"
+from = "server"
+to = "phone"
+cc = "reno"
+"#;
+
 /// Returns everything that a run could leave: namespaces, pins, congestion controls, radio links, processes.
 fn traces() -> BTreeSet<String> {
     let mut found = traces_in_the_kernel("hotcc-lab-");
@@ -75,8 +100,12 @@ fn traces() -> BTreeSet<String> {
 
 /// Returns the command that runs the scenario natively.
 fn lab(directory: &Path) -> Command {
+    lab_with(directory, SCENARIO)
+}
+
+fn lab_with(directory: &Path, scenario: &str) -> Command {
     let file = directory.join("small.toml");
-    fs::write(&file, SCENARIO).unwrap();
+    fs::write(&file, scenario).unwrap();
     let mut command = Command::new(BENCH);
     command.args(["lab", "--lab", "native", "--out"]).arg(directory.join("out")).arg(file);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -93,6 +122,17 @@ fn summary(directory: &Path) -> RunSummary {
 
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Returns what the command prints from then on.
+fn wait_until_it_runs(child: &mut Child) -> BufReader<ChildStderr> {
+    let mut progress = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("running") {
+        line.clear();
+        assert_ne!(progress.read_line(&mut line).unwrap(), 0, "it ended before it ran");
+    }
+    progress
 }
 
 #[test]
@@ -164,12 +204,7 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
     for (signal, code) in [(Signal::SIGINT, Some(130)), (Signal::SIGKILL, None)] {
         let directory = tempfile::tempdir().unwrap();
         let mut child = lab(directory.path()).process_group(0).spawn().unwrap();
-        let mut progress = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("running") {
-            line.clear();
-            assert_ne!(progress.read_line(&mut line).unwrap(), 0, "it ended before it ran");
-        }
+        let mut progress = wait_until_it_runs(&mut child);
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), code);
         let mut rest = String::new();
@@ -182,6 +217,35 @@ fn an_interrupt_or_a_kill_leaves_nothing() {
             assert!(!place.join(".unfinished").exists());
         }
     }
+}
+
+#[test]
+fn a_receiver_that_a_killed_run_left_is_in_no_later_run_s_way() {
+    let Some(_lock) = exclusive("a_receiver_that_a_killed_run_left_is_in_no_later_run_s_way") else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = lab_with(directory.path(), RECEIVER).spawn().unwrap();
+    let mut progress = wait_until_it_runs(&mut child);
+    let groups = || {
+        let root = hotcc::cgroup::cgroup2_root().unwrap();
+        let ours = |path: &PathBuf| path.to_string_lossy().contains("/hotcc-lab-");
+        names(root.to_str().unwrap()).filter(ours).collect::<Vec<_>>()
+    };
+    let loaded = || (groups().len(), hotcc::rx::status().unwrap().receivers.len());
+    while loaded() != (1, 1) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before the receiver was loaded");
+        sleep(Duration::from_millis(5));
+    }
+    // as the kernel does when memory runs out
+    let run = groups()[0].file_name().unwrap().to_string_lossy().split('-').nth(2).unwrap().parse().unwrap();
+    kill(Pid::from_raw(run), Signal::SIGKILL).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    progress.read_to_string(&mut String::new()).unwrap();
+    assert_eq!(loaded(), (1, 1), "it left what this test is about");
+    let output = lab_with(directory.path(), RECEIVER).output().unwrap();
+    let run = summary(directory.path());
+    assert_eq!(output.status.code(), Some(i32::from(!run.invalid.is_empty())), "{}", said(&output));
+    assert!(run.flows[0].throughput_bps > 1e6, "{run:?}");
+    assert_eq!(loaded(), (0, 0));
 }
 
 #[test]

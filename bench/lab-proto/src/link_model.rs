@@ -15,8 +15,6 @@ pub const NS_PER_MS: u64 = 1_000_000;
 pub const MILLIBITS_PER_BYTE: u64 = 8000;
 /// Tokens per byte: a token is one billionth of a bit.
 const TOKENS_PER_BYTE: u64 = 8_000_000_000;
-/// Maximum number of phase changes that are followed per packet.
-const PHASES_AT_ONCE: usize = 8;
 
 /// Purposes of random numbers: each has its own stream.
 #[derive(Clone, Copy)]
@@ -287,14 +285,10 @@ impl LinkModel {
         from + self.steps[from + 1..].partition_point(|s| s.before <= position)
     }
 
-    /// Returns the index of the phase at `now_ns`.
+    /// Returns the index of the phase at `now_ns`. Time never decreases.
     fn phase_at(&mut self, now_ns: u64) -> usize {
-        for _ in 0..PHASES_AT_ONCE {
-            match self.phases.get(self.state.phase as usize + 1) {
-                Some(next) if next.from_ns <= now_ns => self.state.phase += 1,
-                _ => break,
-            }
-        }
+        let from = self.state.phase as usize;
+        self.state.phase = (from + self.phases[from + 1..].partition_point(|p| p.from_ns <= now_ns)) as u32;
         self.state.phase as usize
     }
 }
@@ -385,6 +379,19 @@ mod tests {
         let mut model = LinkModel::new(&link(PlannedPhase::default()));
         // half of the packet leaves before the pause, the other half after it at twice the rate
         assert_eq!(leaves(model.offer(99_500_000, 1000, 1)), 200_250_000);
+    }
+
+    #[test]
+    fn an_idle_link_has_the_delay_of_the_present() {
+        let phases = (0..400).map(|n| PlannedPhase {
+            from_ns: n * 100_000_000,
+            delay_ns: n * 1_000_000,
+            ..PlannedPhase::default()
+        });
+        let planned = PlannedLink { rates: Vec::new(), phases: phases.collect(), ..link(PlannedPhase::default()) };
+        let mut model = LinkModel::new(&planned);
+        assert_eq!(leaves(model.offer(30_000_000_000, 1500, 1)), 30_300_000_000);
+        assert_eq!(leaves(model.offer(70_000_000_000, 1500, 1)), 70_399_000_000);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::inband::{self, Attached, InbandReader};
 use super::kernel::{Hand, Kernel};
 use super::limit::Limiter;
 use super::sessions::{Probe, RejectedDatagram, Sessions};
+use super::socket::{Path, ReportSocket};
 use crate::attach::Method;
 use crate::auth::{Keys, LiveKeys, Signer};
 use crate::report::{FlowKey, FlowReport};
@@ -14,16 +15,12 @@ use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::pep::{CLOCK, CONTROL, PepRange, PepRecordUpdate};
 use hotcc_host::error::{Result, Tried};
 use hotcc_keys::Fingerprint;
-use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt};
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
 /// Datagrams, or in-band reports, processed before other work gets a turn.
@@ -52,30 +49,10 @@ pub struct Options {
     pub rate_per_second: u64,
 }
 
-/// Binds a socket that does not block. `[::]` is any address: also of IPv4, whatever `net.ipv6.bindv6only` says, and if
-/// there is no IPv6.
-fn bind_for_both_families(address: SocketAddr) -> nix::Result<std::net::UdpSocket> {
-    let open = |address: SocketAddr| {
-        let family = if address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet };
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let socket = socket(family, SockType::Datagram, flags, None)?;
-        if address.is_ipv6() {
-            setsockopt(&socket, sockopt::Ipv6V6Only, &false)?;
-        }
-        bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).map(|()| socket.into())
-    };
-    match open(address) {
-        Err(Errno::EAFNOSUPPORT) if address.ip() == Ipv6Addr::UNSPECIFIED => {
-            open((Ipv4Addr::UNSPECIFIED, address.port()).into())
-        }
-        opened => opened,
-    }
-}
-
 /// The server: its socket, the borders that send to it, and the kernel's programs.
 pub struct Server {
     options: Options,
-    socket: UdpSocket,
+    socket: ReportSocket,
     keys: LiveKeys,
     kernel: Kernel,
     inband: Option<InbandReader>,
@@ -90,10 +67,7 @@ impl Server {
     /// Opens the socket and loads the BPF programs. Call it within a tokio runtime, in the network namespace of the
     /// flows.
     pub fn start(options: Options, keys: Keys) -> Result<Self> {
-        let tried = || {
-            format!("cannot receive reports at {} (choose another address with --receive ADDRESS:PORT)", options.listen)
-        };
-        let socket = UdpSocket::from_std(bind_for_both_families(options.listen).tried(tried)?).tried(tried)?;
+        let socket = ReportSocket::bind(options.listen)?;
         let reader =
             (!options.inband.is_empty()).then(|| InbandReader::attach(&options.inband, options.attach)).transpose()?;
         let (reader, attached) = reader.unzip();
@@ -114,7 +88,7 @@ impl Server {
 
     /// Returns the address at which it listens.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.socket.local_addr().tried(|| "cannot read the address at which reports are received".to_owned())
+        self.socket.address().tried(|| "cannot read the address at which reports are received".to_owned())
     }
 
     /// Takes its programs on interfaces, so that the caller can detach them after the server ends; otherwise they are
@@ -166,7 +140,7 @@ impl Server {
     fn drain(&mut self) -> Result<()> {
         let mut buffer = [0; MAX_DATAGRAM_BYTES + 1];
         for _ in 0..BATCH {
-            match self.socket.try_recv_from(&mut buffer) {
+            match self.socket.receive(&mut buffer) {
                 Ok((length, from)) => {
                     let fate = self.datagram(&buffer[..length], from);
                     self.counters.datagram(fate);
@@ -206,16 +180,16 @@ impl Server {
             let time_us = monotonic_ns() / 1000;
             let header = Header { kind: Kind::Probe, key_id: key.id, epoch, counter: 0, time_us };
             let nonce = self.sessions.nonce(epoch, key.id, time_us);
-            let _ = self.socket.try_send_to(&wire::probe(&header, nonce, key), to);
+            let _ = self.socket.send(&wire::probe(&header, nonce, key), to);
         }
     }
 
-    fn datagram(&mut self, bytes: &[u8], from: SocketAddr) -> DatagramFate {
+    fn datagram(&mut self, bytes: &[u8], from: Path) -> DatagramFate {
         let now_us = monotonic_ns() / 1000;
         let keys = self.keys.get();
         let parsed = Datagram::parse(bytes);
         let is_expected = parsed.is_ok_and(|datagram| self.expects(&datagram, &keys, now_us));
-        if !is_expected && !self.limiter.allows_source(from.ip(), now_us) {
+        if !is_expected && !self.limiter.allows_source(from.peer.ip(), now_us) {
             return DatagramFate::RateLimited;
         }
         let datagram = match parsed {
@@ -259,7 +233,7 @@ impl Server {
         datagram: &Datagram<'_>,
         key: Fingerprint,
         signers: &[Signer<'_>],
-        from: SocketAddr,
+        from: Path,
         now_us: u64,
     ) -> std::result::Result<DatagramFate, Error> {
         let header = &datagram.header;

@@ -9,6 +9,7 @@ mod ingest;
 mod kernel;
 mod limit;
 mod sessions;
+mod socket;
 
 pub use counters::{CohortCounters, Counters, DatagramFate, Metrics, RecordFate};
 pub use inband::Attached;

@@ -14,11 +14,11 @@
 //! holder of a key for other servers must not be able to impersonate them.
 
 use super::clock::{Clock, Sample};
+use super::socket::Path;
 use crate::wire::Header;
 use hotcc_keys::{Fingerprint, Window};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
 
 /// Maximum number of borders.
 const BORDERS: usize = 256;
@@ -37,7 +37,7 @@ const GONE_US: u64 = 60_000_000;
 /// An address that has answered.
 #[derive(Debug)]
 struct Address {
-    at: SocketAddr,
+    at: Path,
     sent_us: u64,
     answered_us: u64,
 }
@@ -55,7 +55,7 @@ struct Border {
 }
 
 impl Border {
-    fn answered(&mut self, from: SocketAddr, sent_us: u64, now_us: u64) {
+    fn answered(&mut self, from: Path, sent_us: u64, now_us: u64) {
         self.heard_us = now_us;
         if let Some(address) = self.addresses.iter_mut().find(|address| address.at == from) {
             address.answered_us = now_us;
@@ -85,8 +85,8 @@ pub enum RejectedDatagram {
 /// A probe to a border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The address to probe.
-    pub to: SocketAddr,
+    /// Where to send it, and from where.
+    pub to: Path,
     /// The run of the border.
     pub epoch: u64,
     /// The key that the run uses.
@@ -111,7 +111,7 @@ impl Sessions {
         &mut self,
         header: &Header,
         key: Fingerprint,
-        from: SocketAddr,
+        from: Path,
         now_us: u64,
     ) -> Result<Clock, RejectedDatagram> {
         let found = Probe { to: from, epoch: header.epoch, key };
@@ -164,7 +164,7 @@ impl Sessions {
         &mut self,
         header: &Header,
         key: Fingerprint,
-        from: SocketAddr,
+        from: Path,
         nonce: u64,
         now_us: u64,
     ) -> Result<(), RejectedDatagram> {

@@ -13,12 +13,12 @@ fn header(epoch: u64, counter: u64, time_us: u64) -> Header {
     Header { kind: Kind::Report, key_id: 1, epoch, counter, time_us }
 }
 
-fn from() -> SocketAddr {
-    FROM.parse().unwrap()
+fn from() -> Path {
+    Path { peer: FROM.parse().unwrap(), own: [203, 0, 113, 1].into() }
 }
 
-fn elsewhere(port: u16) -> SocketAddr {
-    ([198, 51, 100, 1], port).into()
+fn elsewhere(port: u16) -> Path {
+    Path { peer: ([198, 51, 100, 1], port).into(), ..from() }
 }
 
 fn report(sessions: &mut Sessions, epoch: u64, counter: u64, now_us: u64) -> Result<Clock, RejectedDatagram> {
@@ -204,7 +204,7 @@ fn a_border_is_at_the_address_that_answers() {
     let _ = report(&mut sessions, 5, 1, START_US);
     prove(&mut sessions, 5, 2, START_US, 1000, 1000);
     let moved = elsewhere(77);
-    let mut probed: HashMap<SocketAddr, u32> = HashMap::new();
+    let mut probed: HashMap<Path, u32> = HashMap::new();
     for counter in 3..203 {
         let now_us = START_US + counter * NEW_PROBES_PERIOD_US;
         assert!(sessions.report(&header(5, counter, now_us - OFFSET_US), KEY, elsewhere(1), now_us).is_ok());
@@ -229,7 +229,7 @@ fn addresses_of_a_border_are_bounded_and_forgotten() {
         let nonce = sessions.nonce(5, 1, now_us);
         sessions.echo(&header(5, counter, 0), KEY, elsewhere(port), nonce, now_us + 1).unwrap();
     }
-    let probed: HashSet<SocketAddr> = sessions.due(START_US + 2_000_000).iter().map(|probe| probe.to).collect();
+    let probed: HashSet<Path> = sessions.due(START_US + 2_000_000).iter().map(|probe| probe.to).collect();
     assert_eq!(probed, (7..=10).map(elsewhere).collect(), "those that answered last");
     assert!(sessions.due(START_US + 8_000_000).is_empty(), "it is quiet");
     sessions.gc(START_US + 70_000_000);

@@ -58,6 +58,22 @@ fn each_bad_datagram_is_counted_for_what_it_is_and_changes_nothing() {
     assert_eq!(agent.datagrams(DatagramFate::Accepted), 1);
 }
 
+/// A firewall or NAT between them lets nothing else in.
+#[test]
+fn a_probe_comes_from_the_address_that_the_report_went_to() {
+    let (name, cc) = ("a_probe_comes_from_the_address_that_the_report_went_to", "mdcubic_second");
+    let Some(scene) = scene(name, cc) else { return };
+    for (epoch, own, server) in [(78, "10.248.1.254:0", "10.248.1.7"), (79, "[fd48:1::254]:0", "fd48:1::7")] {
+        let prefix =
+            if server.contains(':') { "-6 address add fd48:1::7/64 nodad" } else { "address add 10.248.1.7/24" };
+        scene.hosts.server.ip(&format!("{prefix} dev router")).unwrap();
+        let socket = scene.hosts.router.enter(|| UdpSocket::bind(own).unwrap()).unwrap();
+        socket.connect((server, PORT)).unwrap(); // receives only from there
+        socket.set_nonblocking(true).unwrap();
+        Scripted { socket, ..Scripted::new(0xa5, &scene.hosts, epoch) }.prove(&scene.agent, &scene.flow);
+    }
+}
+
 #[test]
 fn a_key_is_valid_only_for_its_servers() {
     let (name, cc) = ("a_key_is_valid_only_for_its_servers", "mdcubic_prefix");

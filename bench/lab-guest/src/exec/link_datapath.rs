@@ -174,8 +174,8 @@ mod tests {
     const CONTEXT_BYTES: usize = 192;
     const TSTAMP: usize = 152;
 
-    /// Returns a link with everything at once: rates that change and pause, loss, bit errors, jitter, reordering, and a
-    /// second phase.
+    /// Returns a link with everything at once: rates that change and pause, loss, bit errors, jitter, reordering, a
+    /// second phase, and for a while a new one every 20 us.
     fn busy_link(seed: u64) -> PlannedLink {
         let phase = PlannedPhase {
             delay_ns: 3_000_000,
@@ -187,6 +187,11 @@ mod tests {
             ..PlannedPhase::default()
         };
         let later = PlannedPhase { from_ns: 900_000_000, delay_ns: 1_000_000, loss: 0.2, ..PlannedPhase::default() };
+        let often = (0..2000).map(|n| PlannedPhase {
+            from_ns: 1_100_000_000 + n * 20_000,
+            delay_ns: 1_000_000 + n * 1000,
+            ..PlannedPhase::default()
+        });
         PlannedLink {
             name: "x:a>b".to_owned(),
             seed,
@@ -194,7 +199,7 @@ mod tests {
             rates: vec![(30, 20_000_000), (5, 0), (1, 3_333_333), (20, 7_654_321), (200, 33_000_001)],
             queue_bytes: 40_000,
             mark_bytes: 20_000,
-            phases: vec![phase, later],
+            phases: [phase, later].into_iter().chain(often).collect(),
             ..PlannedLink::default()
         }
     }

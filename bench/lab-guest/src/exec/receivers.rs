@@ -12,6 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const THREADS: &str = "cgroup.threads";
+/// Names of cgroups are PREFIX, the id of the process, and the method.
+const PREFIX: &str = "hotcc-lab-";
 
 /// The loaded methods, each with its cgroup. They are unloaded when the value is dropped.
 #[derive(Debug, Default)]
@@ -48,9 +50,10 @@ impl Receivers {
 
     fn add(&mut self, method: Method) -> Result<()> {
         let root = cgroup2_root()?;
+        remove_left_over(&root)?;
         // a thread can move only within the domain of its process, so the process moves to the root first
         write(&root.join("cgroup.procs"), "0")?;
-        let path = root.join(format!("hotcc-lab-{}", method.name()));
+        let path = root.join(format!("{PREFIX}{}-{}", std::process::id(), method.name()));
         fs::create_dir(&path).with_context(|| format!("cannot create the cgroup {}", path.display()))?;
         self.loaded.push((method, path.clone()));
         write(&path.join("cgroup.type"), "threaded")?;
@@ -63,6 +66,23 @@ impl Receivers {
     pub fn group(&self, rx: RxMethod) -> Option<&Path> {
         self.loaded.iter().find(|(loaded, _)| *loaded == method(rx)).map(|(_, path)| path.as_path())
     }
+}
+
+/// Removes the cgroups that killed runs left, with the receivers that are loaded for them.
+fn remove_left_over(root: &Path) -> Result<()> {
+    let is_of_dead_process = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+    };
+    let groups = fs::read_dir(root).with_context(|| format!("cannot list {}", root.display()))?;
+    for path in groups.filter_map(|entry| Some(entry.ok()?.path())).filter(is_of_dead_process) {
+        for receiver in rx::status()?.receivers.iter().filter(|receiver| receiver.cgroup.as_ref() == Some(&path)) {
+            rx::unload(receiver.method)?;
+        }
+        fs::remove_dir(&path).with_context(|| format!("cannot remove the cgroup {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Returns the counters of all receiver programs so far, by name.
