@@ -33,7 +33,8 @@ pub fn page(data: &Data, standings: &[Standing], what: &str) -> Result<String> {
             row[0] = Cell::Link(case, id(place));
         }
     }
-    let plot = html! { figure.board { div.chart { (PreEscaped(picture)) } } };
+    let plot =
+        html! { figure.board { div.chart tabindex="0" role="region" aria-label="chart" { (PreEscaped(picture)) } } };
     let over_time = html! {
         @for (place, (_, chart)) in charts.iter().enumerate() { div id=(id(place)) { (chart) } }
         @if charts.is_empty() { (note("No valid run has finished.")) }

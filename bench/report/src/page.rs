@@ -116,8 +116,8 @@ fn verdict(data: &Data) -> String {
     format!("{}.{limits}{}", data.state(), if ahead.is_empty() { ahead } else { format!(" {ahead}.") })
 }
 
-/// Returns the congestion control with the greatest mean of a figure (times `sign`) in most of the cases that have
-/// several congestion controls.
+/// Returns the congestion control with the greatest mean of a figure (times `sign`) in the most cases, of those that have
+/// several congestion controls; `None` if there is a tie.
 fn ahead(data: &Data, metric: &str, sign: f64) -> Option<String> {
     let is_bound = |row: &&&Row| data.results.runs.iter().any(|run| run.bounds.iter().any(|b| b.name == row.label));
     let mut times: Vec<(&str, usize)> = Vec::new();
@@ -128,16 +128,21 @@ fn ahead(data: &Data, metric: &str, sign: f64) -> Option<String> {
             .filter(|row| !is_bound(row))
             .filter_map(|row| Some((row.label.as_str(), row.estimate(metric)?.mean * sign)))
             .collect();
-        let Some((best, _)) = known.iter().max_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| known.len() > 1) else {
+        if known.len() < 2 {
             continue;
-        };
+        }
         cases += 1;
+        let most = known.iter().map(|(_, value)| *value).fold(f64::NEG_INFINITY, f64::max);
+        let mut leaders = known.iter().filter(|(_, value)| *value == most);
+        let (Some((best, _)), None) = (leaders.next(), leaders.next()) else { continue };
         match times.iter_mut().find(|(label, _)| label == best) {
             Some((_, count)) => *count += 1,
             None => times.push((best, 1)),
         }
     }
-    let (label, count) = times.iter().max_by_key(|(_, count)| *count)?;
+    let count = times.iter().map(|(_, count)| *count).max()?;
+    let mut leaders = times.iter().filter(|(_, of)| *of == count);
+    let (Some((label, _)), None) = (leaders.next(), leaders.next()) else { return None };
     Some(if cases == 1 { (*label).to_owned() } else { format!("{label} in {count} of {cases} cases") })
 }
 
@@ -298,15 +303,16 @@ fn overlaid(
     recordings: &Recordings,
     ranges: &Ranges,
 ) -> Result<Markup> {
-    let mut shown = Shown::default();
+    let (mut shown, mut problems) = (Shown::default(), Vec::new());
     for run in runs {
         let [flow] = run.flows.as_slice() else { return Ok(html! {}) };
-        let label = placed(run, &flow.cc).0;
-        shown.overlay(run, recordings.known(&run.run), place(data, &label) % MAX_SERIES, &label);
+        let (label, recording) = (placed(run, &flow.cc).0, recordings.known(&run.run));
+        problems.extend(recording.problems().map(|problem| format!("{label}: {problem}")));
+        shown.overlay(run, recording, place(data, &label) % MAX_SERIES, &label);
     }
     let title = format!("{}: all congestion controls", case_text(condition));
     let chart = timeline::draw_overlaid(&shown, &title, ranges)?;
-    Ok(html! { div.keep { h3 { (title) } (chart) } })
+    Ok(html! { div.keep { h3 { (title) } @for problem in &problems { (note(problem)) } (chart) } })
 }
 
 /// Draws each condition's valid runs in a common chart: the first seed of each congestion control.

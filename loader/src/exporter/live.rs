@@ -6,7 +6,7 @@ use crate::live::{Flow, Link, links, paced, with_signal};
 use crate::policy::{self, ShownRule, figures::RuleStats};
 use crate::sockets::flows::{Connection, FlowLister};
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_host::error::{Result, Tried};
+use hotcc_host::error::{Error, Result, Tried};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ impl Live {
     fn sample(&mut self) -> Sample {
         let mut sample = Sample { schema: SCHEMA, version: env!("CARGO_PKG_VERSION"), ..Sample::default() };
         let mut errors = BTreeMap::new();
-        let mut failed = |part, error| drop(errors.insert(part, format!("{error:#}")));
+        let mut failed = |part, error: &Error| drop(errors.insert(part, format!("{error:#}")));
         let listed = self.list();
         sample.time_ms = monotonic_ns() / 1_000_000;
         match listed {
@@ -120,18 +120,19 @@ impl Live {
                 sample.pep = Some(Pep::of(&connections));
                 match by_name(&connections) {
                     Ok(algorithms) => sample.algorithms = Some(algorithms),
-                    Err(error) => failed("algorithms", error),
+                    Err(error) => failed("algorithms", &error),
                 }
                 match fastest(connections) {
                     Ok(first) => sample.connections = Some(first),
-                    Err(error) => failed("connections", error),
+                    Err(error) => failed("connections", &error),
                 }
             }
-            Err(error) => failed("connections", error),
+            // the other two are made from the connections
+            Err(error) => ["algorithms", "connections", "pep"].into_iter().for_each(|part| failed(part, &error)),
         }
         match links() {
             Ok(all) => sample.links = Some(First::of(all, self.max_links)),
-            Err(error) => failed("links", error),
+            Err(error) => failed("links", &error),
         }
         match policy::rules_and_figures() {
             Ok((shown, stats)) => {
@@ -139,11 +140,11 @@ impl Live {
                 let rule = |shown| Rule { shown, ended: ended.next() };
                 sample.rules = Some(shown.rules.into_iter().map(rule).collect());
             }
-            Err(error) => failed("rules", error),
+            Err(error) => failed("rules", &error),
         }
         match canary::read_status() {
             Ok(status) => sample.canary = Some(status),
-            Err(error) => failed("canary", error),
+            Err(error) => failed("canary", &error),
         }
         sample.errors = errors;
         sample

@@ -68,5 +68,21 @@ fn parts_and_connections_that_a_sample_lacks() {
     assert_eq!(state(b, "11, null, 100, 0"), "closed");
     assert_eq!(state(b, "12, null, 110, 1001"), "closed", "it stays closed");
     assert_eq!(rates(b, "13, 9000, 120"), "[null,null,10]", "another one");
+
+    // a part that could not be read is not shown as it was before
+    b.eval(
+        "sample(14, 9000, 130); drawAll(); sample(15); model.sample.errors = { algorithms: 'x', pep: 'x' }; drawAll()",
+    );
+    assert_eq!(b.eval("document.querySelectorAll('#flows tr, #link-rows tr').length"), 0);
+    assert_eq!(b.eval("['count', 'tile-goodput'].map(id => at(id).textContent).join()"), "–,–");
+    let notes = b.eval("['no-algorithms', 'no-pep'].map(id => at(id).textContent).join()");
+    assert_eq!(notes, "Could not be read: x,Could not be read: x");
+
+    // nor is a goodput that is the sum of a part, or a reading that is too old
+    b.eval("sample(16, 9000, 140, 1001); drawAll()");
+    assert_eq!(b.eval("at('algorithms-goodput').textContent"), "Goodput of those shown, Mbit/s");
+    let shown = "(() => { const chart = figure(at('signal-charts'), 't', 'u'); drawScatter(chart, [{ time: 1, sinr: 9, \
+                 goodput: 12 }, { time: 2, sinr: null, goodput: 12 }]); return chart.value.textContent; })()";
+    assert_eq!(b.eval(shown), "–");
     assert_eq!(b.complaints(), Vec::<Value>::new());
 }

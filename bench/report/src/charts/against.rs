@@ -34,7 +34,7 @@ pub fn svg(rows: &[Row], cc: &str, other: &str, what: &str, simulated: bool) -> 
     let all = || strips.iter().flat_map(|(_, _, ratios)| ratios).copied().filter(|ratio| *ratio > 0.0);
     let least = all().fold(1.0 / MIN_SPAN, f64::min) * 0.9;
     let most = all().fold(MIN_SPAN, f64::max) * 1.1;
-    let x = |ratio: f64| LEFT + (ratio / least).ln() / (most / least).ln() * (RIGHT - LEFT);
+    let x = |ratio: f64| LEFT + (ratio.max(least) / least).ln() / (most / least).ln() * (RIGHT - LEFT);
     let medians: Vec<f64> = strips.iter().filter_map(|(_, _, ratios)| median(ratios)).collect();
     let [throughput, delay] = medians[..] else {
         return Err(anyhow::anyhow!("no case has figures of both {cc} and {other}"));
@@ -102,5 +102,11 @@ mod tests {
         );
         assert!(drawn.contains("crest against bbr on 2 links") && !drawn.contains("NaN"));
         assert!(svg(&rows, "crest", "cubic", "links", true).is_err());
+    }
+
+    #[test]
+    fn no_delay_at_all_is_at_the_end_of_the_axis() {
+        let rows = [row("a", "crest", 10.0, 0.0), row("a", "bbr", 10.0, 100.0)];
+        assert!(!svg(&rows, "crest", "bbr", "links", true).unwrap().contains("inf"));
     }
 }

@@ -27,9 +27,10 @@ const LETTER: f64 = 7.5;
 /// There is nothing to draw.
 pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String> {
     ensure!(standings.iter().any(|s| !s.is_bound), "no case has figures of all congestion controls and of the bound");
-    let low = |s: &Standing| s.share.interval().map_or(s.share.mean, |(low, _)| low);
+    // no throughput is below 0, however wide the interval
+    let low = |s: &Standing| s.share.interval().map_or(s.share.mean, |(low, _)| low.max(0.0));
     let least_share = standings.iter().map(low).fold(1.0, f64::min);
-    let floor = ((least_share - 0.02) * 20.0).floor() / 20.0;
+    let floor = (((least_share - 0.02) * 20.0).floor() / 20.0).max(0.0);
     let most_ms = standings.iter().map(|s| s.delay_p95_ms).fold(MIN_DELAY_MS * 4.0, f64::max) * 2.5;
     let x =
         |ms: f64| LEFT + (ms.max(MIN_DELAY_MS) / MIN_DELAY_MS).ln() / (most_ms / MIN_DELAY_MS).ln() * (RIGHT - LEFT);
@@ -51,8 +52,8 @@ pub fn svg(standings: &[Standing], what: &str, simulated: bool) -> Result<String
             @if s.is_bound {
                 circle cx=(cx) cy=(cy) r="5" fill="white" stroke="#555" stroke-width="2" {}
             } @else {
-                @if let Some((low, high)) = s.share.interval() {
-                    line x1=(cx) y1=(tenths(y(low))) x2=(cx) y2=(tenths(y(high.min(1.02)))) stroke="#0072b2" stroke-opacity="0.4" stroke-width="2" {}
+                @if let Some((_, high)) = s.share.interval() {
+                    line x1=(cx) y1=(tenths(y(low(s)))) x2=(cx) y2=(tenths(y(high.min(1.02)))) stroke="#0072b2" stroke-opacity="0.4" stroke-width="2" {}
                 }
                 circle cx=(cx) cy=(cy) r="5" fill="#0072b2" {}
             }
@@ -133,5 +134,13 @@ mod tests {
         let names = names(&all, &places);
         assert!((names[0].1 - names[1].1).abs() >= LINE, "{names:?}");
         assert!(svg(&all[2..], "links", true).is_err(), "only a bound");
+    }
+
+    #[test]
+    fn a_wide_interval_does_not_extend_the_axis_below_zero() {
+        let share = Estimate { n: 2, mean: 0.8, deviation: Some(0.1), half_width: Some(1.3) };
+        let drawn = svg(&[Standing { share, ..standing("a", 0.8, 30.0) }], "links", true).unwrap();
+        let lowest = format!("y=\"{}\" text-anchor=\"end\">0</text>", BOTTOM + 4.0);
+        assert!(drawn.contains(&lowest) && !drawn.contains(">-"), "{drawn}");
     }
 }

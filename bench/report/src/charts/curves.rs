@@ -1,7 +1,9 @@
 //! Curves, one for each congestion control: the distribution of the RTT, and figures against a swept parameter.
 
 use super::super::rows::{Case, Row, case_text, conditions};
-use super::{HALF, MAX_SERIES, colour, draw_markers, figure, legend, mesh, px, range_from_zero, range_of, svg, tick};
+use super::{
+    HALF, MAX_SERIES, colour, draw_markers, figure, left_out, legend, mesh, px, range_from_zero, range_of, svg, tick,
+};
 use crate::data::COLUMNS;
 use anyhow::Result;
 use maud::Markup;
@@ -25,6 +27,7 @@ pub struct RttSamples {
 /// Draws the cumulative distributions; `None` if there are no samples.
 pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &str) -> Result<Option<Markup>> {
     all.retain(|one| !one.samples.is_empty());
+    let left_out = left_out(all.len());
     all.truncate(MAX_SERIES);
     for one in &mut all {
         one.samples.sort_by(f64::total_cmp);
@@ -55,7 +58,7 @@ pub fn rtt_distributions(condition: &str, mut all: Vec<RttSamples>, of_seeds: &s
     let entries: Vec<_> = all.iter().map(|one| (one.series, one.label.clone())).collect();
     let caption = format!(
         "{title}: fraction of the sampling periods of {of_seeds} with at most this RTT. The axis ends at the 99.5th \
-         percentile of the slowest congestion control."
+         percentile of the slowest congestion control.{left_out}"
     );
     Ok(Some(figure("half", &drawn, &legend(&entries, false), &caption)))
 }
@@ -196,11 +199,13 @@ fn lines<'a>(axis: &ParameterAxis, (metric, factor): (&str, f64), rows: &[Row], 
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Line { series, label, points }
     };
-    labels.iter().enumerate().map(line).filter(|line| !line.points.is_empty()).take(MAX_SERIES).collect()
+    labels.iter().enumerate().map(line).filter(|line| !line.points.is_empty()).collect()
 }
 
 /// Draws the chart of one figure; `None` if the figure does not vary.
 fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>]) -> Result<Option<Markup>> {
+    let left_out = left_out(lines.len());
+    let lines = &lines[..lines.len().min(MAX_SERIES)];
     let all = || lines.iter().flat_map(|line| &line.points);
     let varies = all().any(|a| all().next().is_some_and(|b| (a.1 - b.1).abs() > 1e-9 * b.1.abs()));
     let xs = range_of(axis.values.iter().filter_map(|(text, _)| axis.place(text)), 0.06);
@@ -235,7 +240,7 @@ fn against(axis: &ParameterAxis, heading: &str, title: &str, lines: &[Line<'_>])
     })?;
     let entries: Vec<_> = lines.iter().map(|line| (line.series, line.label.to_owned())).collect();
     let spaced = if axis.linear { "" } else { " The values are spaced evenly, not to scale." };
-    let caption = format!("{name}. Lines: mean over seeds. Bars: 95 % confidence interval.{spaced}");
+    let caption = format!("{name}. Lines: mean over seeds. Bars: 95 % confidence interval.{spaced}{left_out}");
     Ok(Some(figure("half", &drawn, &legend(&entries, true), &caption)))
 }
 

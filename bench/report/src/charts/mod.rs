@@ -60,6 +60,14 @@ fn colour(series: usize) -> RGBColor {
     STYLES[series % MAX_SERIES].0
 }
 
+/// Returns a sentence for a caption if a chart has no room for all of its congestion controls.
+fn left_out(there_are: usize) -> String {
+    if there_are <= MAX_SERIES {
+        return String::new();
+    }
+    format!(" Only the first {MAX_SERIES} of {there_are} congestion controls are drawn.")
+}
+
 fn hex(RGBColor(r, g, b): RGBColor) -> String {
     format!("#{r:02X}{g:02X}{b:02X}")
 }

@@ -3,7 +3,7 @@
 
 use super::super::ellipse::{Ellipse, SCALE_95};
 use super::super::rows::Row;
-use super::{HALF, MAX_SERIES, colour, draw_markers, figure, font, legend, mesh, px, range_of, svg, tick};
+use super::{HALF, MAX_SERIES, colour, draw_markers, figure, font, left_out, legend, mesh, px, range_of, svg, tick};
 use anyhow::{Context as _, Result};
 use maud::Markup;
 use plotters::prelude::*;
@@ -29,7 +29,9 @@ pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<
     } else {
         ("rtt_mean_ms", "mean RTT, ms")
     };
-    let clouds: Vec<Cloud<'_>> = rows.iter().filter_map(|row| cloud(row, delay, labels)).take(MAX_SERIES).collect();
+    let mut clouds: Vec<Cloud<'_>> = rows.iter().filter_map(|row| cloud(row, delay, labels)).collect();
+    let left_out = left_out(clouds.len());
+    clouds.truncate(MAX_SERIES);
     let outlines: Vec<Vec<(f64, f64)>> = clouds.iter().map(|c| c.ellipse.outline(SCALE_95, CORNERS)).collect();
     let all = || clouds.iter().flat_map(|c| &c.points).chain(outlines.iter().flatten());
     let (Some(xs), Some(ys)) = (range_of(all().map(|p| p.0), 0.08), range_of(all().map(|p| p.1), 0.08)) else {
@@ -89,7 +91,7 @@ pub fn draw(condition: &str, rows: &[&Row], labels: &[String]) -> Result<Option<
               were normally distributed."
             .to_owned(),
     };
-    let caption = format!("{title}. Up and left is better. Each point is one seed. {ellipses}");
+    let caption = format!("{title}. Up and left is better. Each point is one seed. {ellipses}{left_out}");
     Ok(Some(figure("half", &drawn, &legend(&entries, true), &caption)))
 }
 

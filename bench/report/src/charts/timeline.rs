@@ -23,8 +23,10 @@ const MAX_LINKS: usize = 4;
 const MAX_EVENTS: usize = 30;
 /// Number of buckets along the time axis: one point for every two or three CSS pixels.
 const BUCKETS: f64 = 320.0;
-/// Style of the first link; the styles before it are for flows.
+/// Least style of a link.
 const LINK_STYLE: usize = MAX_FLOWS;
+
+const NO_DATA: &str = "No data was recorded over time.";
 
 const FLOW_COLUMNS: [&str; 4] = ["delivery_rate_bps", "cwnd", "srtt_us", "rtt_us"];
 const LINK_COLUMNS: [&str; 4] = ["capacity_bps", "sinr_db", "queue_bytes", "sent_bytes"];
@@ -52,6 +54,11 @@ impl Recording {
             flows: read(&directory.join("flows.csv"), "flow", &FLOW_COLUMNS),
             links: read(&directory.join("links.csv"), "link", &LINK_COLUMNS),
         }
+    }
+
+    /// Returns what is wrong with the run's files.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        [&self.flows, &self.links].into_iter().filter_map(|file| file.problem.as_deref())
     }
 
     /// Returns the RTT samples of the flows with these names, ms.
@@ -96,6 +103,8 @@ pub struct Shown<'a> {
     flows: Vec<(&'a Series, usize, String)>,
     /// Links with their styles.
     links: Vec<(&'a Series, usize)>,
+    /// Number of links that carried the traffic, also of those without room.
+    links_there_are: usize,
     bottleneck: Option<&'a Series>,
 }
 
@@ -106,9 +115,13 @@ impl<'a> Shown<'a> {
             let recorded = recording.flows.series.iter().find(|flow| flow.name == name)?;
             Some((recorded, style, format!("{name} ({cc})")))
         });
+        let flows: Vec<_> = flows.collect();
         let (links, bottleneck) = shown_links(&recording.links.series);
-        let links = links.into_iter().enumerate().map(|(k, link)| (link, LINK_STYLE + k)).collect();
-        Self { duration_s: run.duration_s, flows: flows.collect(), links, bottleneck }
+        let links_there_are = links.len();
+        // a link has none of the flows' styles
+        let free = (LINK_STYLE..).filter(|style| flows.iter().all(|(_, of, _)| *of != style % MAX_SERIES));
+        let links = links.into_iter().take(MAX_LINKS).zip(free).collect();
+        Self { duration_s: run.duration_s, flows, links, links_there_are, bottleneck }
     }
 
     /// Adds the only flow of a run, and the queue that it went through.
@@ -143,14 +156,13 @@ pub fn draw(
     shown: &Shown<'_>,
     ranges: &Ranges,
 ) -> Result<Markup> {
-    let problems = recording.flows.problem.iter().chain(&recording.links.problem);
-    let problems = html! { @for problem in problems { (note(problem)) } };
+    let problems = html! { @for problem in recording.problems() { (note(problem)) } };
     // numbered as in the list below the chart, which includes events without a time
     let numbered = run.events.iter().enumerate().take(MAX_EVENTS);
     let events: Vec<(usize, f64)> = numbered.filter_map(|(k, event)| Some((k + 1, event_time(event)?))).collect();
     let queues = shown.links.iter().map(|(link, style)| (*style, format!("{} (link)", link.name)));
     let Some(chart) = chart(shown, title, &events, queues, ranges)? else {
-        return Ok(html! { (problems) (note("No data was recorded over time.")) });
+        return Ok(html! { (problems) (note(NO_DATA)) });
     };
     let flows = run.flows.len();
     let numbered = run.events.iter().enumerate().map(|(k, event)| format!("{}: {event}", k + 1));
@@ -158,13 +170,16 @@ pub fn draw(
         (problems)
         (chart)
         @if flows > MAX_FLOWS { (note(&format!("The first {MAX_FLOWS} of {flows} flows are drawn."))) }
+        @if shown.links_there_are > MAX_LINKS {
+            (note(&format!("The first {MAX_LINKS} of {} links that carried the traffic are drawn.", shown.links_there_are)))
+        }
         @if !run.events.is_empty() { ul.events aria-label="events" { (items(numbered, MAX_EVENTS)) } }
     })
 }
 
 /// Draws the chart of several runs, each with one congestion control, with its legend, as HTML.
 pub fn draw_overlaid(shown: &Shown<'_>, title: &str, ranges: &Ranges) -> Result<Markup> {
-    Ok(chart(shown, title, &[], std::iter::empty(), ranges)?.unwrap_or_default())
+    Ok(chart(shown, title, &[], std::iter::empty(), ranges)?.unwrap_or_else(|| note(NO_DATA)))
 }
 
 fn chart(
@@ -186,25 +201,31 @@ fn chart(
     let capacity = shown.bottleneck.map_or(String::new(), |link| {
         format!(" Filled: capacity of {}, the narrowest link that carried the traffic.", link.name)
     });
-    let above = if exceeds(&panels[0]) {
+    let (_, rate_span) = rate_spans(shown);
+    let above = if exceeds(&panels[0], rate_span) {
         " A rate is above the capacity where data that was lost or overtaken arrives, and what waited for it is delivered \
          at once."
     } else {
         ""
     };
     let caption = format!(
-        "{title}.{capacity}{above} Rates are means over {} ms; for everything else, each such span shows its minimum and maximum.",
+        "{title}.{capacity}{above} Rates are means over {} ms; everything else shows its minimum and maximum in each {} ms.",
+        tick(rate_span * 1e3, 100.0),
         tick(bucket_width(shown.duration_s) * 1e3, 100.0)
     );
     Ok(Some(figure("whole", &drawn, &legend(&flows.chain(queues).collect::<Vec<_>>(), false), &caption)))
 }
 
-/// Returns whether a line of the panel rises above the area at the same time.
-fn exceeds(panel: &Panel) -> bool {
+/// Returns whether a rate of the panel, a mean over `span` seconds, is above the greatest capacity within its span.
+fn exceeds(panel: &Panel, span: f64) -> bool {
     let Some(area) = &panel.area else { return false };
-    let level = |t: f64| area.iter().take_while(|corner| corner.0 <= t).last().map(|corner| corner.1);
-    let points = panel.lines.iter().flat_map(|line| &line.1).flatten();
-    points.into_iter().any(|(t, rate)| level(*t).is_some_and(|level| *rate > level * 1.01))
+    let greatest = |t: f64| {
+        let (from, until) = (t - span / 2.0, t + span / 2.0);
+        let steps = area.chunks_exact(2).filter(|step| step[0].0 < until && step[1].0 > from);
+        steps.map(|step| step[0].1).reduce(f64::max)
+    };
+    let mut points = panel.lines.iter().flat_map(|line| &line.1).flatten();
+    points.any(|(t, rate)| greatest(*t).is_some_and(|most| *rate > most * 1.01))
 }
 
 /// Returns each drawn flow's name, congestion control and style. If every flow has a different congestion control, the
@@ -229,7 +250,7 @@ fn shown_links(links: &[Series]) -> (Vec<&Series>, Option<&Series>) {
     let narrow = shown.iter().filter(|link| !link.columns[CAPACITY_BPS].is_empty());
     let bottleneck = narrow.min_by(|a, b| capacity(a).total_cmp(&capacity(b)).then(queue(b).total_cmp(&queue(a))));
     let bottleneck = bottleneck.copied();
-    (shown.into_iter().take(MAX_LINKS).collect(), bottleneck)
+    (shown, bottleneck)
 }
 
 fn bucket_width(duration: f64) -> f64 {
@@ -237,13 +258,18 @@ fn bucket_width(duration: f64) -> f64 {
     (duration / BUCKETS).max(0.01)
 }
 
-fn panels(shown: &Shown<'_>) -> Vec<Panel> {
-    let Shown { duration_s: duration, flows, links, bottleneck } = shown;
-    let duration = *duration;
-    let width = bucket_width(duration);
-    let sampling = period(flows.iter().map(|flow| &flow.0.columns[RATE])).unwrap_or(width);
+/// Returns the flows' sampling period, and the length of the spans over which rates are means.
+fn rate_spans(shown: &Shown<'_>) -> (f64, f64) {
+    let width = bucket_width(shown.duration_s);
+    let sampling = period(shown.flows.iter().map(|flow| &flow.0.columns[RATE])).unwrap_or(width);
     // a bucket covers several samples, or the rate would oscillate from bucket to bucket
-    let rate_width = width.max(5.0 * sampling);
+    (sampling, width.max(5.0 * sampling))
+}
+
+fn panels(shown: &Shown<'_>) -> Vec<Panel> {
+    let Shown { duration_s: duration, flows, links, bottleneck, .. } = shown;
+    let width = bucket_width(*duration);
+    let (sampling, rate_width) = rate_spans(shown);
     let silence = (10.0 * sampling).max(3.0 * width).max(0.25);
     let line = |points: &Points, scale: f64| {
         let scaled = points.iter().map(|(t, v)| (*t, v * scale)).collect();
@@ -256,7 +282,7 @@ fn panels(shown: &Shown<'_>) -> Vec<Panel> {
         let rates = bucket_rates(&flow.columns[RATE], sampling, rate_width);
         (*style, vec![rates.iter().map(|(t, v)| (*t, v / 1e6)).collect()])
     });
-    let capacity = bottleneck.map(|link| steps(&link.columns[CAPACITY_BPS], width, duration));
+    let capacity = bottleneck.map(|link| steps(&link.columns[CAPACITY_BPS], width, *duration));
     let radio = bottleneck.iter().chain(links.iter().map(|(link, _)| link)).find(|link| !link.columns[SINR].is_empty());
     let sinr = radio.map(|link| vec![(LINK_STYLE, line(&link.columns[SINR], 1.0))]).unwrap_or_default();
     let queues = links.iter().map(|(link, style)| (*style, line(&link.columns[QUEUE], 1e-3)));
@@ -278,11 +304,14 @@ fn panels(shown: &Shown<'_>) -> Vec<Panel> {
 
 /// Returns the capacity in Mbit/s as corners of steps until `end`.
 fn steps(points: &Points, width: f64, end: f64) -> Points {
-    let mut levels: Points = points.iter().map(|(t, bps)| (*t, bps / 1e6)).collect();
-    levels.dedup_by(|b, a| a.1 == b.1);
-    if levels.len() as f64 > 2.0 * BUCKETS {
+    // a row's capacity is the mean of the period that ends with the row
+    let span = period([points].into_iter()).unwrap_or(0.0);
+    let mut levels: Points = points.iter().map(|(t, bps)| ((t - span).max(0.0), bps / 1e6)).collect();
+    let changes = levels.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+    if changes as f64 >= 2.0 * BUCKETS {
         levels = bucket_means(&levels, width);
     }
+    levels.dedup_by(|b, a| a.1 == b.1);
     let ends = levels.iter().skip(1).map(|p| p.0).chain([end]);
     levels.iter().zip(ends).flat_map(|((t, v), until)| [(*t, *v), (until.max(*t), *v)]).collect()
 }
@@ -388,8 +417,19 @@ mod tests {
 
     #[test]
     fn capacity_is_a_staircase() {
-        let corners = steps(&vec![(0.0, 1e7), (1.0, 1e7), (2.0, 2e7)], 0.1, 3.0);
+        let corners = steps(&vec![(1.0, 1e7), (2.0, 1e7), (3.0, 2e7)], 0.1, 3.0);
         assert_eq!(corners, [(0.0, 10.0), (2.0, 10.0), (2.0, 20.0), (3.0, 20.0)]);
+        // it varies for 70 s, then it is constant
+        let level = |k: u32| if k >= 698 { 50e6 } else { 10e6 + f64::from(k % 2) * 1e6 };
+        let long: Points = (0..1300).map(|k| (f64::from(k + 1) * 0.1, level(k))).collect();
+        assert_eq!(steps(&long, 0.4, 130.0).last(), Some(&(130.0, 50.0)));
+    }
+
+    #[test]
+    fn a_mean_over_a_drop_of_the_capacity_is_not_above_it() {
+        let falls = vec![(0.0, 50.0), (1.2, 50.0), (1.2, 8.0), (2.0, 8.0)];
+        let panel = |rate| Panel::new("rate", 1, vec![(0, vec![vec![(1.25, rate)]])], Some(falls.clone())).unwrap();
+        assert!(!exceeds(&panel(24.8), 0.5) && exceeds(&panel(60.0), 0.5));
     }
 
     #[test]

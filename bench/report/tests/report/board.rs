@@ -63,3 +63,13 @@ fn a_board_of_one_congestion_control_has_charts() {
     let (_, first) = html.split_once("<div id=\"case-1\">").unwrap();
     assert!(first.split("<div id=\"case-2\">").next().unwrap().contains("<svg"), "{first}");
 }
+
+#[test]
+fn a_board_states_whose_recordings_are_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    fixture::write(dir.path(), &runs());
+    runs().iter().skip(1).for_each(|one| fixture::write_series(dir.path(), one, 0.5));
+    let data = Data::read(dir.path()).unwrap();
+    let html = board::page(&data, &rank(&data.rows), "links").unwrap();
+    assert!(html.contains("a: flows.csv is incomplete: "), "{html}");
+}

@@ -4,10 +4,20 @@ use crate::fixture::{self, case, flow, manifest, run};
 use crate::markup;
 use hotcc_lab::results::{FLOW_COLUMNS, FlowSummary, LINK_COLUMNS, RunId};
 use hotcc_lab_proto::run_record::ReceiverEnd;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 /// Writes the page of a directory, checks what must hold for every page, and returns it.
+/// Returns how often each colour is in the legend of a chart.
+fn legend_colours(html: &str, chart: &str) -> BTreeMap<String, usize> {
+    let (_, from) = html.split_once(&format!("aria-label=\"{chart}\"")).unwrap();
+    let legend = from.split("<ul class=\"legend\">").nth(1).unwrap().split("</ul>").next().unwrap();
+    let mut found = BTreeMap::new();
+    legend.split("stroke=\"").skip(1).for_each(|rest| *found.entry(rest[..7].to_owned()).or_default() += 1);
+    found
+}
+
 fn page(directory: &Path) -> String {
     let out = directory.join("report.html");
     hotcc_report::write(directory, &out, 12).unwrap();
@@ -378,4 +388,52 @@ fn the_top_says_what_was_measured() {
     let html = page(dir.path());
     assert!(html.contains("<dt>purpose</dt><dd>A corner &amp; a wall</dd>"), "{html}");
     assert!(html.contains("<dt>paper</dt><dd>Doe 2020</dd>") && html.contains("<dt>walk.csv</dt>"), "{html}");
+}
+
+#[test]
+fn a_caption_states_the_spans_of_its_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = run(case(&[]), 1, vec![flow("bulk", "dtcp", 10.0, 40.0)]);
+    fixture::write(dir.path(), std::slice::from_ref(&one));
+    fixture::write_series(dir.path(), &one, 0.1);
+    let spans = "Rates are means over 500 ms; everything else shows its minimum and maximum in each 94 ms.";
+    assert!(page(dir.path()).contains(spans)); // of 30 s
+}
+
+#[test]
+fn what_has_no_room_is_mentioned() {
+    let dir = tempfile::tempdir().unwrap();
+    let ccs: Vec<String> = (0..16).map(|n| format!("cc{n:02}")).collect();
+    let runs: Vec<_> = ccs.iter().map(|cc| run(case(&[("cc", cc)]), 1, vec![flow("bulk", cc, 10.0, 40.0)])).collect();
+    fixture::write(dir.path(), &runs);
+    runs.iter().for_each(|one| fixture::write_series(dir.path(), one, 0.5));
+    let links = dir.path().join(runs[0].run.path()).join("links.csv");
+    let mut rows = fs::read_to_string(&links).unwrap();
+    (0..4).for_each(|n| rows.push_str(&format!("1.000,l{n}:a>b,20000000,,9000,99999999,0,0,0,0\n")));
+    fs::write(links, rows).unwrap();
+    let html = page(dir.path());
+    assert!(html.contains("The first 4 of 5 links that carried the traffic are drawn."));
+    assert_eq!(html.matches("Only the first 15 of 16 congestion controls are drawn.").count(), 2, "points and RTTs");
+}
+
+#[test]
+fn a_link_has_no_flow_s_colour() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<_> = ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
+        .map(|cc| run(case(&[("cc", cc)]), 1, vec![flow("bulk", cc, 10.0, 40.0)]))
+        .to_vec();
+    fixture::write(dir.path(), &runs);
+    runs.iter().for_each(|one| fixture::write_series(dir.path(), one, 0.5));
+    let colours = legend_colours(&page(dir.path()), "cc=i, seed 1");
+    assert!(colours.len() > 1 && colours.values().all(|times| *times == 1), "{colours:?}");
+}
+
+#[test]
+fn a_tie_has_no_leader() {
+    let dir = tempfile::tempdir().unwrap();
+    let tied = |cc, mbps| run(case(&[("cc", cc)]), 1, vec![flow("bulk", cc, mbps, 40.0)]);
+    fixture::write(dir.path(), &[tied("dtcp", 8.0), tied("reno", 8.0)]);
+    assert!(!page(dir.path()).contains("Most throughput"));
+    fixture::write(dir.path(), &[tied("dtcp", 8.0), tied("reno", 8.1)]);
+    assert!(page(dir.path()).contains("Most throughput"));
 }

@@ -56,7 +56,7 @@ function figure(place, title, unit, other) {
 }
 
 /** Draws one or two series over the last two minutes. A gap in time, or an unknown value, is a gap in the line. */
-function drawLines(chart, points, keys, { tight = false, digits = 1 } = {}) {
+function drawLines(chart, points, keys, { digits = 1 } = {}) {
   const { svg } = chart;
   const [width, height, left, bottom] = [svg.clientWidth || 370, svg.clientHeight || 78, 44, 4];
   const all = keys.flatMap((key) => points.map((p) => p[key]).filter((v) => v !== null));
@@ -67,7 +67,7 @@ function drawLines(chart, points, keys, { tight = false, digits = 1 } = {}) {
   const main = points.map((p) => p[keys[0]]).filter((v) => v !== null);
   const range = main.length ? `${number(Math.min(...main), digits)} to ${number(Math.max(...main), digits)} in two minutes` : "no values";
   svg.setAttribute("aria-label", `${chart.title}: now ${number(latest, digits)}, ${range}`);
-  const [low, high] = limits(all, tight);
+  const [low, high] = limits(all);
   const end = points.length ? points[points.length - 1].time : 0;
   const x = (time) => width - 3 - ((end - time) / HISTORY_MS) * (width - left - 3);
   const y = (value) => height - bottom - ((value - low) / (high - low)) * (height - bottom - 8);
@@ -111,7 +111,9 @@ function drawScatter(chart, points) {
   const { svg } = chart;
   const [width, height, left, foot] = [svg.clientWidth || 370, svg.clientHeight || 200, 44, 30];
   const known = points.filter((p) => p.sinr !== null && p.goodput !== null);
-  const last = known[known.length - 1];
+  // a reading that is too old is not the latest
+  const newest = points[points.length - 1];
+  const last = known[known.length - 1] === newest ? newest : undefined;
   chart.value.textContent = last ? `${number(last.goodput)} at ${number(last.sinr)} dB` : "–";
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

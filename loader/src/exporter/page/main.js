@@ -9,7 +9,9 @@ let lostAt = null;
 let timer = null;
 let asking = false;
 
-const clock = () => new Date().toLocaleTimeString("en-GB");
+const TRIES = " The page keeps trying.";
+
+const clock = () => new Date().toLocaleString("sv-SE");
 
 function say(state, text) {
   at("status").dataset.state = state;
@@ -34,7 +36,7 @@ function lost(error) {
   lostAt ??= clock();
   const stale = model.sample ? " The figures below are from before." : "";
   say("lost", "Not connected");
-  alarm(`Not connected since ${lostAt}: ${error.message}.${stale} The page keeps trying.`);
+  alarm(`Not connected since ${lostAt}: ${error.message}.${stale}${TRIES}`);
 }
 
 async function poll() {
@@ -62,7 +64,10 @@ function pause() {
   paused = !paused;
   at("pause").setAttribute("aria-pressed", String(paused));
   put(at("pause"), paused ? "Continue" : "Pause");
-  if (paused) say("paused", `Paused at ${clock()}`);
+  if (paused) {
+    say("paused", `Paused at ${clock()}`);
+    alarm(at("alert").textContent.replace(TRIES, ""));
+  }
   else say("wait", "Connecting");
   poll();
 }
@@ -106,7 +111,7 @@ function move(by) {
   if (!view.order.length) return;
   const place = view.order.indexOf(view.flow);
   const next = place < 0 ? 0 : Math.min(Math.max(place + by, 0), view.order.length - 1);
-  if (next >= view.rows) view.rows += PAGE_ROWS;
+  view.rows = Math.max(view.rows, PAGE_ROWS * Math.ceil((next + 1) / PAGE_ROWS));
   select(view.order[next]);
 }
 
@@ -139,6 +144,9 @@ document.addEventListener("keydown", (event) => {
   } else {
     // these press what has the focus
     if (event.key === "Enter" && event.target.closest("button, a")) return;
+    // these scroll the other tables
+    const region = event.target.closest(".scroll");
+    if (event.key.startsWith("Arrow") && region && !at("connections").contains(region)) return;
     KEYS[event.key]();
   }
   event.preventDefault();

@@ -83,7 +83,7 @@ function drawFlows() {
     if (column.key !== view.sort.key) head.removeAttribute("aria-sort");
     else head.setAttribute("aria-sort", view.sort.descending ? "descending" : "ascending");
   });
-  const flows = arranged(view.filter, view.sort);
+  const flows = model.sample.connections ? arranged(view.filter, view.sort) : [];
   view.order = flows.map((f) => f.id);
   if (view.flow === null && flows[0]?.goodput_bps) view.flow = flows[0].id;
   const rows = flows.slice(0, view.rows).map((f) => ({
@@ -95,7 +95,7 @@ function drawFlows() {
     ],
   }));
   fill(at("flows"), rows);
-  const total = model.sample.connections?.total ?? 0;
+  const total = model.sample.connections?.total;
   const known = model.sample.connections?.first.length ?? 0;
   const all = known < total ? `the fastest ${whole(known)} of ${whole(total)}` : whole(total);
   put(at("count"), flows.length === known ? all : `${whole(flows.length)} of ${all}`);
@@ -133,7 +133,7 @@ function drawDetails() {
 const LINK_KINDS = { fresh: "good", stale: "bad", never: "warn" };
 
 function drawLinks() {
-  const links = [...model.links.values()];
+  const links = model.sample.links ? [...model.links.values()] : [];
   if (!model.links.has(view.link)) view.link = links.length ? links[0].slot : null;
   const rows = links.map((l) => ({
     id: l.slot,
@@ -154,8 +154,8 @@ function drawLinks() {
 let signal = null;
 
 function drawSignal() {
-  const link = model.links.get(view.link);
-  note("no-signal", link ? "" : "No radio link to show.");
+  const link = model.sample.links ? model.links.get(view.link) : undefined;
+  note("no-signal", failure("links") || (link ? "" : "No radio link to show."));
   at("signal-body").hidden = !link;
   if (!link) return;
   if (!signal) {
@@ -171,7 +171,7 @@ function drawAlgorithms() {
   const algorithms = model.sample.algorithms ?? [];
   const since = (s) => (s === null ? "–" : new Date(s * 1000).toLocaleString("sv-SE"));
   const goodput = new Map();
-  for (const f of model.flows.values()) if (!f.gone) goodput.set(f.cc, plus(goodput.get(f.cc) ?? null, f.goodput_bps));
+  for (const f of model.flows.values()) if (f.time === model.sample.time_ms) goodput.set(f.cc, plus(goodput.get(f.cc) ?? null, f.goodput_bps));
   const rows = algorithms.map((a) => ({
     cells: [
       a.name, n(whole(a.connections)), n(a.object === null ? "–" : whole(a.older), a.older ? "warn" : ""), n(mbps(goodput.get(a.name))),
@@ -237,7 +237,7 @@ function drawCanary() {
   if (some && c.expires_in_s !== null) pairs.push(["Expires in", `${whole(c.expires_in_s)} s, unless renewed`]);
   facts("canary-facts", pairs);
   const pep = model.sample.pep;
-  note("no-pep", pep?.connections ? "" : "No open connection has reports of a border PEP.");
+  note("no-pep", failure("pep") || (pep?.connections ? "" : "No open connection has reports of a border PEP."));
   facts("pep-facts", pep?.connections ? [
     ["PEP reports", `on ${whole(pep.connections)} connection${pep.connections === 1 ? "" : "s"}`],
     ["Newest report", `${whole(pep.newest_ms)} ms old`],
@@ -250,7 +250,9 @@ function drawTiles() {
   put(at("tile-connections"), whole(s.connections?.total));
   const { total = 0, first = [] } = s.connections ?? {};
   put(at("tile-goodput-of"), total > first.length ? "Goodput of those shown, Mbit/s" : "Goodput, Mbit/s");
-  put(at("tile-goodput"), mbps(model.goodput_bps));
+  put(at("tile-goodput"), mbps(s.connections ? model.goodput_bps : null));
+  const some = total > first.length ? "Goodput of those shown, Mbit/s" : "Goodput Mbit/s";
+  for (const id of ["links-goodput", "algorithms-goodput"]) put(at(id), some);
   const fresh = [...model.links.values()].filter((l) => l.state === "fresh").length;
   put(at("tile-links"), s.links ? `${whole(fresh)} of ${whole(s.links.total)}` : "–");
   put(at("tile-pep"), whole(s.pep?.connections));
