@@ -65,6 +65,11 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
     Ok(vec![time, unharmed.figure(format!("{writes} writes during {LOADED} migrations"))])
 }
 
+/// Returns how many times as long as the walk the move took; NaN if the walk was lost in noise.
+fn ratio(moving_ms: f64, walk_ms: f64) -> f64 {
+    if walk_ms > 0.0 { moving_ms / walk_ms } else { f64::NAN }
+}
+
 /// Measures migrations and walks in turns.
 fn compare(rounds: usize, netns: &[String], nothing: &[String]) -> Result<Finding> {
     let (mut walks, mut moves, mut ratios, mut kept) = (Vec::new(), Vec::new(), Vec::new(), 0);
@@ -78,7 +83,7 @@ fn compare(rounds: usize, netns: &[String], nothing: &[String]) -> Result<Findin
         kept = moved.sockets.learned.base_rtt;
         walks.push(walk);
         moves.push(moving);
-        ratios.push(moving / walk);
+        ratios.push(ratio(moving, walk));
     }
     let text = |values: &[f64]| median(values).map_or("-".to_owned(), significant);
     let finding = Finding::new(
@@ -189,4 +194,15 @@ pub fn receive(connections: usize) -> Result<()> {
         ensure!(wrong.is_none(), "connection {id}: {wrong:?}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_that_is_lost_in_noise_gives_no_ratio() {
+        assert_eq!(ratio(34.0, 17.0), 2.0);
+        assert!(median(&[1.4, ratio(30.0, -0.5), 1.5]).is_none() && ratio(1.0, 0.0).is_nan());
+    }
 }

@@ -214,7 +214,8 @@ pub fn spread(interval: &Interval) -> String {
 /// Formats with three significant digits, without an exponent.
 #[must_use]
 pub fn significant(value: f64) -> String {
-    let magnitude = if value == 0.0 || !value.is_finite() { 0 } else { value.abs().log10().floor() as i32 };
+    // of the rounded value: 9.996 is 10.0
+    let magnitude: i32 = format!("{value:.2e}").split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
     format!("{value:.*}", (2 - magnitude).clamp(0, 6) as usize)
 }
 
@@ -234,6 +235,7 @@ mod tests {
 
     #[test]
     fn three_digits() {
+        assert_eq!([9.996, 0.9996, 99.96].map(significant), ["10.0", "1.00", "100"]);
         let shown = [0.0, 0.951, 1.5, 12.345, 123.4, 98_765.0, 0.000_012_3].map(significant);
         assert_eq!(shown, ["0.00", "0.951", "1.50", "12.3", "123", "98765", "0.000012"]);
     }

@@ -91,6 +91,11 @@ fn foreign(number: u32) -> [u8; 24] {
     key
 }
 
+/// Returns whether a map with so many records is full (it evicted some of [`RECORDS`]), or empty but for the flow's own.
+fn is_as_wanted(full: bool, records: usize) -> bool {
+    if full { records > 1 && records < RECORDS as usize } else { records == 1 }
+}
+
 /// Runs the measure.
 pub fn run(options: &Options) -> Result<Vec<Finding>> {
     let rounds = if options.quick { 6 } else { 40 };
@@ -106,7 +111,9 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
             crest.fill(full == 1)?;
             ns[full].push(crest.turn(&wire)?);
             records[full] = crest.records()?;
-            ensure!(records[full].1 == 1, "the map has {} records of one flow", records[full].1);
+            let (all, own) = records[full];
+            ensure!(own == 1, "the map has {own} records of one flow");
+            ensure!(is_as_wanted(full == 1, all), "the {} has {all} records", STATES[full]);
         }
     }
     let [empty, full] = &ns;
@@ -118,4 +125,15 @@ pub fn run(options: &Options) -> Result<Vec<Finding>> {
         finding = finding.figure(format!("{state}: {middle} ns per ACK, {records} records at the end"));
     }
     Ok(vec![finding])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_map_has_evicted_records() {
+        assert!(is_as_wanted(true, 32_700) && !is_as_wanted(true, 40_001));
+        assert!(is_as_wanted(false, 1) && !is_as_wanted(false, 2));
+    }
 }

@@ -133,13 +133,16 @@ impl Window {
     }
 
     /// Returns one column's values, with times since the start of the window. At the start, the value before it still
-    /// holds.
+    /// holds; before the first value, the first one holds.
     fn column(&self, trace: &Trace, value: fn(&Sample) -> Option<f64>) -> Option<Points> {
         let points: Points = trace.samples().iter().filter_map(|s| value(s).map(|v| (s.at, v))).collect();
         let started = points.partition_point(|(at, _)| *at <= self.from);
         let used = points[started.saturating_sub(1)..].iter().take_while(|(at, _)| *at < self.from + self.length);
-        let shifted: Points = used.map(|(at, value)| (at.saturating_sub(self.from), *value)).collect();
-        (!shifted.is_empty()).then_some(shifted)
+        let mut shifted: Points = used.map(|(at, value)| (at.saturating_sub(self.from), *value)).collect();
+        if shifted.is_empty() {
+            shifted.push((Duration::ZERO, points.first()?.1)); // the first value comes after the window
+        }
+        Some(shifted)
     }
 }
 

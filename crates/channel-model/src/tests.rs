@@ -418,3 +418,16 @@ proptest! {
         prop_assert!(readings.iter().all(|r| held.contains(&r.sinr_db.unwrap()) && held.contains(&r.average_db.unwrap())));
     }
 }
+
+#[test]
+fn a_window_before_the_first_value_has_that_value() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.csv"), "time_s,sinr_db,capacity_bps\n0,1,\n0.04,2,3000\n").unwrap();
+    std::fs::write(dir.path().join("b.csv"), "time_s,sinr_db,capacity_bps\n0,,1000\n0.04,2,3000\n").unwrap();
+    let at = |file: &str| {
+        let text = format!("model = 'trace'\nfile = '{file}'\nlength_s = 0.02");
+        spec(&text).realise(dir.path(), 1, Duration::from_millis(20)).unwrap()
+    };
+    assert_eq!(at("a.csv").capacity_bps, [3000, 3000]);
+    assert_eq!(at("b.csv").sinr_db.unwrap(), [2.0, 2.0]);
+}

@@ -7,9 +7,8 @@ use crate::object::check_cc_name;
 use crate::ops;
 use crate::policy::{Policy, Rule, RuleTable, overlaps};
 use data_encoding::HEXLOWER;
-use hotcc_host::error::{Error, Result};
+use hotcc_host::error::{Error, Result, Tried};
 use sha2::{Digest, Sha256};
-use std::path::Path;
 
 /// Lengths in the name of a rule's own registration: characters of the algorithm's name, and bytes of the hash of the
 /// tunables.
@@ -26,7 +25,8 @@ pub(super) struct Rules {
 /// Checks the rules. For each rule with tunables, adds a registration to `algorithms` if it is not there yet.
 pub(super) fn rules(text: &Text<'_>, tables: &[RuleTable], algorithms: &mut Vec<Algorithm>) -> Result<Rules> {
     let (mut rules, mut places, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-    let directory = std::path::absolute(text.file.parent().unwrap_or(Path::new(""))).unwrap_or_default();
+    let file = std::path::absolute(text.file).tried(|| "cannot find the current directory".to_owned())?;
+    let directory = file.parent().unwrap_or(&file);
     for table in tables {
         let place = text.place(&table.congestion_control.span());
         let name = table.congestion_control.get_ref();
@@ -36,7 +36,7 @@ pub(super) fn rules(text: &Text<'_>, tables: &[RuleTable], algorithms: &mut Vec<
             let of_its_own = own_registration(text, table, &own, algorithms)?;
             algorithms.push(of_its_own);
         }
-        let rule = table.compile(&directory, &own).map_err(|e| in_file(&text.place(&e.span), e.error))?;
+        let rule = table.compile(directory, &own).map_err(|e| in_file(&text.place(&e.span), e.error))?;
         warnings.extend(rule.warnings.iter().map(|warning| format!("{place}: {warning}")));
         rules.push((place.clone(), rule));
         places.push(place);

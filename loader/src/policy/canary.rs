@@ -10,7 +10,6 @@ use hotcc_abi::pins;
 use hotcc_host::cstr::text;
 use hotcc_host::error::{Error, Result, Tried};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use std::path::Path;
 
 /// Keys of a rule that are conditions, which a canary may have.
 const CONDITIONS: [&str; 11] =
@@ -58,8 +57,7 @@ impl Pair {
     pub(crate) fn new(conditions: &toml::Table, from: &str, to: &str) -> Result<Self> {
         let rule = |cc: &str| {
             let table = RuleTable::with_conditions(conditions, cc)?;
-            let directory = std::path::absolute(Path::new("")).or_else(|_| std::env::current_dir());
-            let directory = directory.tried(|| "cannot find the current directory".to_owned())?;
+            let directory = std::env::current_dir().tried(|| "cannot find the current directory".to_owned())?;
             table.compile(&directory, cc).map_err(|wrong| wrong.error)
         };
         let mut pair = Self { control: rule(from)?, canary: rule(to)? };

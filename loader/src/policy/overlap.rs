@@ -91,16 +91,21 @@ fn covers(earlier: &Rule, later: &Rule) -> bool {
         && implied(criterion::SHARE, a.seed == b.seed && a.share >= b.share)
 }
 
-/// Returns whether some socket may match both of two rules with the same criteria. Sets are assumed to be disjoint, and
-/// so are shares.
+/// Returns whether some socket may match both of two rules with the same criteria. Different sets are assumed to be
+/// disjoint, and so are shares.
 fn intersect(one: &Rule, other: &Rule) -> bool {
     let (a, b) = (&one.entry, &other.entry);
     if asks(a, criterion::SHARE) {
         return false;
     }
     let prefixes_meet =
-        prefixes(one).into_iter().zip(prefixes(other)).all(|((asked, a_prefix, _), (_, b_prefix, _))| {
-            !asks(a, asked) || a_prefix.zip(b_prefix).is_some_and(|(a, b)| a.covers(b) || b.covers(a))
+        prefixes(one).into_iter().zip(prefixes(other)).all(|((asked, a_prefix, a_set), (_, b_prefix, b_set))| {
+            let meet = match (a_prefix, b_prefix) {
+                (Some(a), Some(b)) => a.covers(b) || b.covers(a),
+                (None, None) => a_set == b_set,
+                _ => false,
+            };
+            !asks(a, asked) || meet
         });
     let same = |asked: u32, same: bool| !asks(a, asked) || same;
     prefixes_meet

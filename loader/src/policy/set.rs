@@ -28,7 +28,16 @@ impl Set {
         if set.0.is_empty() {
             return Err(Error::failed(format!("{} has no prefix", file.display())));
         }
+        set.check().map_err(|e| e.during(&file.display().to_string()))?;
         Ok(set)
+    }
+
+    /// Fails if no address can be in the set.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.0.values().any(|is_in| *is_in) {
+            return Ok(());
+        }
+        Err(Error::failed("all prefixes are taken out, of none: add the larger prefix, e.g. 0.0.0.0/0 or ::/0"))
     }
 
     pub(super) fn add(&mut self, entry: &str) -> Result<()> {
@@ -91,6 +100,7 @@ mod tests {
             ("nowhere", "f:1: invalid prefix `nowhere`"),
             ("10.0.0.0/8\n!10.0.0.0/8\n", "f:2: 10.0.0.0/8 is both in the set and taken out of it"),
             ("# nothing\n", "f has no prefix"),
+            ("!10.0.0.0/8\n!10.1.0.0/16\n", "f: all prefixes are taken out, of none"),
         ] {
             let said = read(text).unwrap_err();
             assert!(said.starts_with(message), "{text} says: {said}");

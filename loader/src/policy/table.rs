@@ -106,7 +106,7 @@ impl RuleTable {
             entry.cgroup = at(unit, |unit| unit_name(unit))?;
             entry.criteria |= criterion::CGROUP;
         }
-        if let Some(name) = &self.netns {
+        if let Some(name) = &table.netns {
             let inode = at(name, |name| Ok(netns::named(name)?.inode))?;
             entry.netns = inode as u32; // nsfs has no larger inode numbers
             entry.criteria |= criterion::NETNS;
@@ -144,7 +144,12 @@ impl RuleTable {
             let path = file.as_ref().map(|file| (directory.join(file.get_ref()), file.span()));
             path.map(|(path, span)| Spanned::new(span, path))
         };
-        Self { remote_set: absolute(&self.remote_set), local_set: absolute(&self.local_set), ..self.clone() }
+        let netns = self.netns.as_ref().map(|name| {
+            let is_path = name.get_ref().contains('/'); // otherwise it is a name of `ip netns`
+            let path = || directory.join(name.get_ref()).display().to_string();
+            Spanned::new(name.span(), if is_path { path() } else { name.get_ref().clone() })
+        });
+        Self { remote_set: absolute(&self.remote_set), local_set: absolute(&self.local_set), netns, ..self.clone() }
     }
 
     fn text(&self, remote: Option<&Set>, local: Option<&Set>) -> Result<TextEntry> {
@@ -217,7 +222,10 @@ pub(super) fn prefix_list<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Se
     for text in texts {
         set.add(text)?;
     }
-    if set.len() == 0 { Err(Error::failed("the list of prefixes is empty")) } else { Ok(set) }
+    if set.len() == 0 {
+        return Err(Error::failed("the list of prefixes is empty"));
+    }
+    set.check().map(|()| set)
 }
 
 pub(super) fn ports(value: &Value) -> Result<(u16, u16)> {
@@ -245,7 +253,11 @@ pub(super) fn cgroup_names(path: &Path) -> Result<Vec<u64>> {
     let relative = path.strip_prefix(&root).map_err(|_| {
         Error::failed(format!("{} is not a cgroup (v2): those are below {}", path.display(), root.display()))
     })?;
-    let names: Vec<u64> = relative.iter().map(|name| hash_of_name(&name.to_string_lossy())).collect();
+    Ok(relative.iter().map(|name| hash_of_name(&name.to_string_lossy())).collect())
+}
+
+pub(super) fn cgroup_path(path: &Path, warnings: &mut Vec<String>) -> Result<(u64, u32)> {
+    let names = cgroup_names(path)?;
     if names.is_empty() || names.len() > CGROUP_LEVELS {
         return Err(Error::failed(format!(
             "{} is {} cgroups below the root; a rule can name one that is 1 to {CGROUP_LEVELS} below it",
@@ -253,11 +265,6 @@ pub(super) fn cgroup_names(path: &Path) -> Result<Vec<u64>> {
             names.len()
         )));
     }
-    Ok(names)
-}
-
-pub(super) fn cgroup_path(path: &Path, warnings: &mut Vec<String>) -> Result<(u64, u32)> {
-    let names = cgroup_names(path)?;
     if !path.exists() {
         warnings.push(format!("cgroup {} does not exist now; the rule applies once it does", path.display()));
     }
@@ -311,5 +318,29 @@ pub(crate) fn parse_share(text: &str) -> Result<u64> {
     let percent = percent.filter(|percent| *percent > 0.0 && *percent <= 100.0);
     let percent = percent
         .ok_or_else(|| Error::failed(format!("invalid share `{text}`: expected more than 0% and at most 100%")))?;
-    Ok((percent / 100.0 * (1u64 << 32) as f64).round() as u64)
+    // a share above 0 must not round to none
+    Ok(((percent / 100.0 * (1u64 << 32) as f64).round() as u64).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_above_zero_is_never_none_and_all_is_all() {
+        assert_eq!(parse_share("0.00000001%").unwrap(), 1);
+        assert_eq!((parse_share("50%").unwrap(), parse_share("100%").unwrap()), (1 << 31, 1 << 32));
+        for text in ["0%", "-1%", "101%", "nan%", "5"] {
+            assert!(parse_share(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_relative_path_of_a_namespace_is_relative_to_the_file() {
+        let rule = |text: &str| toml::from_str::<RuleTable>(text).unwrap().with_absolute_paths(Path::new("/etc/hotcc"));
+        let netns = |text: &str| rule(text).netns.unwrap().into_inner();
+        assert_eq!(netns("netns = 'ns/web'\ncongestion_control = 'reno'"), "/etc/hotcc/ns/web");
+        assert_eq!(netns("netns = '/proc/1/ns/net'\ncongestion_control = 'reno'"), "/proc/1/ns/net");
+        assert_eq!(netns("netns = 'web'\ncongestion_control = 'reno'"), "web");
+    }
 }

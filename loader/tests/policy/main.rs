@@ -22,6 +22,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::Command;
 
 fn both(cc: &str) -> (String, String) {
     (cc.to_owned(), cc.to_owned())
@@ -101,7 +102,7 @@ fn a_run_precedes_the_rules() {
     let command = ["nsenter", "--net=/run/netns/hotcc-test-policy", "python3", "-c", &script];
     let told = ok(&[&["run", "--cc", "reno", "--"], &command[..]].concat());
     assert_eq!(told.trim(), "reno");
-    let plain = hotcc_testbed::command::succeed(std::process::Command::new(command[0]).args(&command[1..]));
+    let plain = hotcc_testbed::command::succeed(Command::new(command[0]).args(&command[1..]));
     assert_eq!(plain.trim(), "po_dtcp");
 }
 
@@ -180,7 +181,7 @@ fn a_container_gets_its_rule_also_in_a_cgroup_that_was_made_again() {
                   s = socket.create_connection(l.getsockname()); print(s.getsockopt(6, 13, 16).rstrip(b'\\0').decode())";
     let container = || {
         let command = ["--net", "sh", "-c", "ip link set lo up && exec python3 -c \"$0\"", script];
-        hotcc_testbed::command::succeed(std::process::Command::new("unshare").args(command)).trim().to_owned()
+        hotcc_testbed::command::succeed(Command::new("unshare").args(command)).trim().to_owned()
     };
     let cgroup = Cgroup::new(NAME);
     let algorithm = "[[algorithm]]\nobject = 'dtcp'\nname = 'po_dtcp'\n";
@@ -198,7 +199,13 @@ fn sets_of_prefixes_and_shares() {
     let many: String = (0..100_000u32 - 4).map(|n| format!("11.{}.{}.{}\n", n >> 16, n >> 8 & 255, n & 255)).collect();
     let few = "10.2.0.0/16\n!10.2.3.0/24 # taken out\n2001:db8::/32\n::/0\n";
     ruled.test.file("set.txt", format!("{few}{many}").as_bytes());
-    ruled.apply(&[&format!("remote_set = 'set.txt'\n{ANY}")]);
+    let rule = format!("remote_set = 'set.txt'\n{ANY}");
+    ruled.apply(&[&rule]);
+    // the set has the same path if the file's path is relative, so that the rule is the same
+    let file = PathBuf::from(ruled.declare(&[&rule]));
+    let here = Command::new(hotcc_path()).args(["diff", "policy.toml"]).current_dir(file.parent().unwrap()).output();
+    let here = here.unwrap();
+    assert!(here.status.success(), "{}", String::from_utf8_lossy(&here.stdout));
     assert_eq!(ruled.at("10.2.0.1:0"), both("po_dtcp"));
     assert_eq!(ruled.at("[2001:db8::1]:0"), both("po_dtcp"));
     assert_eq!(ruled.at("10.2.3.1:0"), both(&default));
@@ -297,6 +304,10 @@ fn a_test_says_what_the_kernel_does() {
         }
     }
     ruled.apply(&[ANY]);
+    let root = cgroup2_root().unwrap();
+    for cgroup in [root.clone(), root.join(["a"; 13].join("/"))] {
+        ok(&["policy", "test", "192.0.2.1:443", "--cgroup", &cgroup.display().to_string()]);
+    }
     let told = ok(&["policy", "test", "192.0.2.1:443"]);
     assert!(told.contains("no: the network namespace is another one"), "{told}");
     assert!(told.ends_with("no rule matches: the route or the default of the network namespace decides\n"), "{told}");
@@ -436,6 +447,7 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
     for (keys, message) in [
         ("remote = '10.0.0.0/33'", ":2: invalid prefix `10.0.0.0/33`"),
         ("remote = [7]", ":2: invalid prefix `7`: expected a string"),
+        ("remote = '!10.0.0.0/8'", ":2: all prefixes are taken out, of none"),
         ("remote_set = 'no.txt'", ":2: cannot read the prefixes in "),
         ("remote = '::/0'\nremote_set = 'no.txt'", ":3: a rule has either a list of prefixes or a file of them"),
         ("port = 0", ":2: invalid port `0`"),
@@ -467,6 +479,11 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         ("port = 80", "port = 80", "policy.toml:8: the rule contradicts "),
         ("port = '80-90'", "port = '85-99'", "policy.toml:8: the rule overlaps with "),
         (
+            "port = '80-90'\nremote = ['10.0.0.0/8', '192.0.2.0/24']",
+            "port = '85-99'\nremote = ['192.0.2.0/24', '10.0.0.0/8']",
+            "policy.toml:10: the rule overlaps with ",
+        ),
+        (
             "cgroup = 'CGROUP/hotcc-test-none'",
             "port = 80",
             "policy.toml:4: cgroup CGROUP/hotcc-test-none does not exist now",
@@ -476,7 +493,7 @@ fn what_is_wrong_with_a_rule_is_said_with_its_line() {
         ruled.file(&(rule(first, "reno") + &rule(second, "cubic")).replace("CGROUP", &root));
         let output = hotcc(&["apply", &path, "--dry-run"]);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        let both_lines = told.contains("policy.toml:4");
+        let both_lines = told.contains(&format!("policy.toml:{}", 4 + first.matches('\n').count()));
         assert!(
             output.status.success() && told.contains(&warning.replace("CGROUP", &root)) && both_lines,
             "{first}, {second}: {told}"
