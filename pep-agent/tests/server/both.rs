@@ -169,26 +169,42 @@ fn reports_reach_the_flow_whichever_way_they_travel() {
     }
 }
 
+/// Whether a test that needs nft can run. If not, says so.
+fn has_nft(test: &str) -> bool {
+    let found = system_program("nft").is_ok();
+    if !found {
+        skipped(test, "nft is not installed (./setup.sh installs it)");
+    }
+    found
+}
+
+/// Gives the router these rules.
+fn nft(hosts: &Hosts, rules: &[&str]) {
+    for rule in rules {
+        let status = hosts.router.command("nft").args(rule.split(' ')).status().unwrap();
+        assert!(status.success(), "nft {rule}");
+    }
+}
+
 #[test]
 fn reports_in_the_flow_pass_a_border_that_translates_addresses() {
     let (name, cc) = ("reports_in_the_flow_pass_a_border_that_translates_addresses", "mdcubic_nat");
-    if system_program("nft").is_err() {
-        skipped(name, "nft is not installed (./setup.sh installs it)");
+    if !has_nft(name) {
         return;
     }
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let (hosts, _pins) = (Hosts::new(), Pins(PINS));
-    for rule in [
-        "add table ip nat",
-        "add chain ip nat leaving { type nat hook postrouting priority 100 ; }",
-        "add rule ip nat leaving oifname server masquerade",
-        "add table inet hotcc",
-        "add chain inet hotcc reports { type filter hook output priority raw ; }",
-        "add rule inet hotcc reports meta mark 0x5045 notrack",
-    ] {
-        let status = hosts.router.command("nft").args(rule.split(' ')).status().unwrap();
-        assert!(status.success(), "nft {rule}");
-    }
+    nft(
+        &hosts,
+        &[
+            "add table ip nat",
+            "add chain ip nat leaving { type nat hook postrouting priority 100 ; }",
+            "add rule ip nat leaving oifname server masquerade",
+            "add table inet hotcc",
+            "add chain inet hotcc reports { type filter hook output priority raw ; }",
+            "add rule inet hotcc reports meta mark 0x5045 notrack",
+        ],
+    );
     let keys = test.key_file(&[(1, "a5")]);
     let server = server(&hosts, &keys, &test.dir.path().join("server"));
     let mut arguments = vec!["border", "--internet", "server", "--access", "client", "--server", "10.248.1.0/24"];
@@ -247,27 +263,27 @@ fn a_border_that_changes_its_key_alone_is_told() {
     send_until(&flow, "an answer", || border.page(), answered);
     test.key_file(&[(1, "b6")]);
     kill(Pid::from_raw(border.process.id() as i32), Signal::SIGHUP).unwrap();
-    let told = || border.said().contains("no server has probed this border");
-    send_until(&flow, "a warning", || border.said(), told);
+    let is_told = || border.said().contains("no server has probed this border");
+    send_until(&flow, "a warning", || border.said(), is_told);
     flow.end();
 }
 
 #[test]
 fn a_firewall_that_lets_no_report_out_is_told() {
     let (name, cc) = ("a_firewall_that_lets_no_report_out_is_told", "mdcubic_unsent");
-    if system_program("nft").is_err() {
-        skipped(name, "nft is not installed (./setup.sh installs it)");
+    if !has_nft(name) {
         return;
     }
     let Some(test) = kernel_test(name, cc, &[]) else { return };
     let (hosts, _pins) = (Hosts::new(), Pins(PINS));
-    for rule in [
-        "add table inet out",
-        "add chain inet out output { type filter hook output priority 0 ; }",
-        "add rule inet out output udp dport 4713 drop",
-    ] {
-        assert!(hosts.router.command("nft").args(rule.split(' ')).status().unwrap().success(), "nft {rule}");
-    }
+    nft(
+        &hosts,
+        &[
+            "add table inet out",
+            "add chain inet out output { type filter hook output priority 0 ; }",
+            "add rule inet out output udp dport 4713 drop",
+        ],
+    );
     let border = border(&hosts, &test.key_file(&[(1, "a5")]), "udp", &test.dir.path().join("border"));
     let flow = Flow::open(&hosts, SERVER, cc);
     let _reader = flow.read_at_client();
