@@ -87,25 +87,29 @@ static __always_inline u64 served_by(const struct link *l, u64 now_ns)
 }
 
 /*
- * The last step that begins at or before `position`. Positions only grow, so the search begins where it last ended, and
- * tries the next few first.
+ * The last step or phase from `low` on, and before `high`, that begins at or before `position`. Positions only grow, so a
+ * search begins where the previous one ended, and tries the next few first.
  */
-static __always_inline u32 step_of(const struct link *l, u64 position)
+static __always_inline u32 last_begun(const struct link *l, u32 low, u32 high, u64 position,
+				      bool (*begins_after)(const struct link *l, u32 i, u64 position))
 {
-	const struct service_step *s;
-	u32 low = l->hint, high = l->steps, middle;
+	u32 middle;
 
 	for (int i = 0; i < STEPS_AHEAD + SEARCH_ROUNDS && low + 1 < high; i++) {
 		middle = i < STEPS_AHEAD ? low + 1 : low + (high - low) / 2;
-		s = step_at(l, middle);
-		if (!s)
-			return low;
-		if (s->before > position)
+		if (begins_after(l, middle, position))
 			high = middle;
 		else
 			low = middle;
 	}
 	return low;
+}
+
+static __always_inline bool step_begins_after(const struct link *l, u32 i, u64 position)
+{
+	const struct service_step *s = step_at(l, i);
+
+	return !s || s->before > position;
 }
 
 static __always_inline const struct phase *phase_number(const struct link *l, u32 i)
@@ -115,24 +119,17 @@ static __always_inline const struct phase *phase_number(const struct link *l, u3
 	return bpf_map_lookup_elem(&phases, &at);
 }
 
-/* The phase at `now_ns`: as for steps, since time only grows. */
+static __always_inline bool phase_begins_after(const struct link *l, u32 i, u64 now_ns)
+{
+	const struct phase *p = phase_number(l, i);
+
+	return !p || p->from_ns > now_ns;
+}
+
 static __always_inline const struct phase *phase_at(struct link *l, u64 now_ns)
 {
-	const struct phase *p;
-	u32 low = l->phase, high = l->phases, middle;
-
-	for (int i = 0; i < STEPS_AHEAD + SEARCH_ROUNDS && low + 1 < high; i++) {
-		middle = i < STEPS_AHEAD ? low + 1 : low + (high - low) / 2;
-		p = phase_number(l, middle);
-		if (!p)
-			break;
-		if (p->from_ns > now_ns)
-			high = middle;
-		else
-			low = middle;
-	}
-	l->phase = low;
-	return phase_number(l, low);
+	l->phase = last_begun(l, l->phase, l->phases, now_ns, phase_begins_after);
+	return phase_number(l, l->phase);
 }
 
 /* Finds a packet's flow by the port of the flow's receiver. */
@@ -195,7 +192,8 @@ static __always_inline bool enqueue(struct link *l, struct packet_record *r, u64
 	if ((u64)r->queue_bytes + r->bytes > l->queue_bytes)
 		return false;
 	position = start + (u64)r->bytes * MILLIBITS_PER_BYTE;
-	i = step_of(l, position - 1); /* so that a step's last bit leaves within it, not after a pause that follows */
+	/* `position - 1`: a step's last bit leaves within it, not after a pause that follows */
+	i = last_begun(l, l->hint, l->steps, position - 1, step_begins_after);
 	s = step_at(l, i);
 	if (!s || !s->rate_bps) /* the rate never comes back */
 		return false;

@@ -4,6 +4,7 @@ use crate::cgroup::{MOUNT_CGROUP2, cgroup2_root};
 use crate::object::kernel;
 use crate::registry;
 use crate::sysctl;
+use caps::{CapSet, Capability};
 use hotcc_abi::pins;
 use hotcc_host::bpffs::{self, HOW_TO_MOUNT};
 use hotcc_host::error::Kind;
@@ -102,6 +103,9 @@ const NOT_TRIED: &str = "only root can check this";
 /// The kernel shows some settings in the initial network namespace only.
 const NOT_VISIBLE: &str = "not visible in this network namespace";
 const PRIVILEGES: &str = "privileges";
+/// What loading, listing maps and entering network namespaces need; root in a container may lack them.
+const CAPABILITIES: [Capability; 4] =
+    [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON, Capability::CAP_SYS_ADMIN];
 
 struct Check {
     what: &'static str,
@@ -151,18 +155,24 @@ fn kernel_findings() -> Vec<Finding> {
     let has_function = |name: &str| btf.as_ref().is_ok_and(|b| b.type_by_name::<Func<'_>>(name).is_some());
     let yes_no = |there: bool, what: &str| if there { Ok(what.to_owned()) } else { Err(format!("{what} not found")) };
     let root = nix::unistd::geteuid().is_root();
+    let held = caps::read(None, CapSet::Effective).unwrap_or_default();
+    let lacking: Vec<String> = CAPABILITIES.iter().filter(|c| !held.contains(c)).map(ToString::to_string).collect();
     let as_root = |probe: libbpf_rs::Result<bool>, what: &str| match probe {
-        _ if !root => Err(NOT_TRIED.to_owned()),
+        _ if !(root && lacking.is_empty()) => Err(NOT_TRIED.to_owned()),
         Ok(there) => yes_no(there, what),
         Err(e) => Err(e.to_string()),
     };
     vec![
         needed(
             PRIVILEGES,
-            "loading BPF programs requires CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and bpffs",
-            "run as root",
+            "loading BPF programs requires CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN and bpffs",
+            if root { "give the container these capabilities" } else { "run as root" },
         )
-        .found(if root { Ok("root".to_owned()) } else { Err("not root".to_owned()) }),
+        .found(match &lacking[..] {
+            _ if !root => Err("not root".to_owned()),
+            [] => Ok("root".to_owned()),
+            lacking => Err(format!("root, but without {}", lacking.join(", "))),
+        }),
         needed("BTF", "since 5.2, with CONFIG_DEBUG_INFO_BTF; without it nothing loads", "boot a distribution kernel")
             .found(
                 btf.as_ref()

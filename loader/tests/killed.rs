@@ -172,3 +172,15 @@ fn one_of_two_concurrent_loads_succeeds() {
         ok(&["unload", "two_loads"]);
     }
 }
+
+#[test]
+fn an_unload_removes_what_a_killed_one_left() {
+    let Some(_test) = kernel_test("an_unload_removes_what_a_killed_one_left", &["kill_half"]) else { return };
+    ok(&["load", "westwoodp", "--as", "kill_half"]);
+    let mut unload = Command::new(hotcc_path());
+    let killed = unload.args(["unload", "kill_half"]).env("HOTCC_KILL_AT", "unlinked").status().unwrap();
+    assert!(!killed.success() && !pins_of("kill_half").is_empty());
+    let message = fails(1, &["unload", "kill_half"]);
+    assert!(message.contains("what a killed command had left of it was removed"), "{message}");
+    assert_eq!(pins_of("kill_half"), Vec::<std::path::PathBuf>::new());
+}

@@ -226,7 +226,10 @@ fn counters_survive_the_removal_of_old_versions() {
 
 #[test]
 fn a_swap_to_the_same_object_keeps_the_previous_version() {
-    let Some(test) = kernel_test("a_swap_to_the_same_object_keeps_the_previous_version", &["cc_same"]) else { return };
+    let Some(test) = kernel_test("a_swap_to_the_same_object_keeps_the_previous_version", &["cc_same", "cc_same2"])
+    else {
+        return;
+    };
     let stranger = test.object("stranger");
     ok(&["load", "westwoodp", "--as", "cc_same"]);
     let older = Connection::new("cc_same");
@@ -235,6 +238,11 @@ fn a_swap_to_the_same_object_keeps_the_previous_version() {
     let same = ["swap", "cc_same", &stranger, "--set", "extra_window=5", "--set", "fixed_window=30"];
     let text = ok(&same);
     assert!(text.contains("already serves with the same tunables"), "{text}");
+    let ns = NetNs::new("hotcc-test-same");
+    ok(&["load", "westwoodp", "--as", "cc_same2"]);
+    ns.sh("echo cc_same2 > /proc/sys/net/ipv4/tcp_congestion_control");
+    let text = ok(&["swap", "cc_same2", "westwoodp"]);
+    assert!(text.contains("cc_same2 not swapped: ") && !text.contains("new version"), "{text}");
     let again = json(&[&same[..], &["--live", "--json"]].concat());
     assert_eq!(
         (&again["served_already"], &again["moved"]["moved"]),

@@ -139,7 +139,11 @@ fn a_rollback_opens_files_without_the_lock() {
         succeeds(&["swap", "lock_back", "dcm"]);
     });
     let message = failed(1, &output);
-    assert!(message.contains("was loaded or swapped by another process in the meantime"), "{message}");
+    assert!(
+        message.contains("was loaded or swapped by another process in the meantime; see: hotcc status"),
+        "{message}"
+    );
+    assert!(!message.contains("hotcc status lock_back"), "{message}");
     serves("builtin:dcm");
     succeeds(&["rollback", "lock_back"]);
     serves("builtin:crest");

@@ -355,3 +355,34 @@ fn machine_readable_output_is_json() {
     fails(2, &["frobnicate"]);
     fails(2, &["load"]);
 }
+
+#[test]
+fn the_directory_of_an_algorithms_pins_is_no_name() {
+    let Some(_test) = kernel_test("the_directory_of_an_algorithms_pins_is_no_name", &["cc.dotted"]) else { return };
+    ok(&["load", "dtcp", "--as", "cc.dotted"]);
+    for arguments in [
+        &["unload", "cc-dotted"][..],
+        &["rollback", "cc-dotted"],
+        &["swap", "cc-dotted", "westwoodp"],
+        &["set", "cc-dotted", "eta=3"],
+        &["get", "cc-dotted"],
+        &["run", "--cc", "cc-dotted", "--", "true"],
+    ] {
+        let message = fails(2, arguments);
+        assert!(message.contains("it contains `-`"), "{arguments:?}: {message}");
+    }
+    assert!(registered("cc.dotted"));
+    assert_eq!(ok(&["get", "cc.dotted", "eta"]), "2\n");
+}
+
+#[test]
+fn root_without_capabilities_is_not_permitted() {
+    let Some(_test) = kernel_test("root_without_capabilities_is_not_permitted", &[]) else { return };
+    let mut bounded = Command::new("setpriv");
+    bounded.args(["--bounding-set=-bpf,-net_admin,-perfmon,-sys_admin", hotcc_path(), "doctor"]);
+    let output = bounded.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("root, but without CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN"), "{text}");
+    assert!(!text.contains("struct_ops program type not found"), "{text}");
+    assert_eq!(output.status.code(), Some(4), "{text}");
+}

@@ -114,7 +114,7 @@ fn a_report_has_all_parts_and_says_why_one_is_missing() {
 
 #[test]
 fn an_algorithm_with_unreadable_metadata_is_shown() {
-    let Some(_test) = kernel_test("an_algorithm_with_unreadable_metadata_is_shown", &["cc_old", "cc_lost", "cc_good"])
+    let Some(test) = kernel_test("an_algorithm_with_unreadable_metadata_is_shown", &["cc_old", "cc_lost", "cc_good"])
     else {
         return;
     };
@@ -140,6 +140,12 @@ fn an_algorithm_with_unreadable_metadata_is_shown() {
         assert!(ok(&["status"]).contains(why));
     }
     assert_eq!(status_of("cc_good").unwrap()["problem"], Value::Null);
+    let nothing = test.file("nothing.toml", b"");
+    let planned: Value = serde_json::from_slice(&hotcc(&["diff", &nothing, "--json"]).stdout).unwrap();
+    for name in ["cc_old", "cc_lost"] {
+        let steps = planned["steps"].as_array().unwrap();
+        assert!(steps.iter().any(|step| step["name"] == name && step["action"] == "unload"), "{planned}");
+    }
     ok(&["unload", "cc_lost"]);
     ok(&["unload", "cc_old"]);
 }

@@ -126,14 +126,20 @@ impl Drop for Lab {
 pub fn remove_left_over(prefix: &str) {
     for entry in fs::read_dir(NAMED).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let rest = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
-        let pid = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        if is_of_dead_process(&name, prefix)
             && let Err(error) = delete(&name)
         {
             eprintln!("{error:#}");
         }
     }
+}
+
+/// Returns whether a name is PREFIX-PID-NAME, and no process has that PID any more.
+#[must_use]
+pub fn is_of_dead_process(name: &str, prefix: &str) -> bool {
+    let rest = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+    let pid = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
 fn delete(name: &str) -> Result<()> {

@@ -80,8 +80,8 @@ fn policy_rules() -> Result<Vec<RuleTable>> {
         .tried(|| "cannot read a rule in the kernel".to_owned())
 }
 
-/// Fails if a rule names a congestion control that is not registered: `hotcc apply` would refuse the whole file. Warns of
-/// those that a reboot leaves unregistered.
+/// Fails if a rule names a congestion control that is not registered, or tunes one that is not loaded: `hotcc apply` would
+/// refuse the whole file. Warns of those that a reboot leaves unregistered.
 fn check_rules(policy: &[RuleTable], warnings: &mut Vec<String>) -> Result<()> {
     let (available, default) = (sysctl::available()?, sysctl::default()?);
     for (n, rule) in policy.iter().enumerate() {
@@ -89,6 +89,14 @@ fn check_rules(policy: &[RuleTable], warnings: &mut Vec<String>) -> Result<()> {
         if !available.contains(&name) {
             return Err(Error::failed(format!("rule {} names {name}, which is not registered", n + 1))
                 .and("load it, or remove the rule (see: hotcc policy show)"));
+        }
+        let algorithm = rule.congestion_control.get_ref();
+        if name != *algorithm {
+            let base = Algo::named(algorithm);
+            if runs::is_for_runs(&base) || base.current()?.is_none() {
+                let text = format!("rule {} sets tunables of {algorithm}, which `hotcc load` has not loaded", n + 1);
+                return Err(Error::failed(text).and("load it, or remove the rule (see: hotcc policy show)"));
+            }
         }
         if sysctl::has_module(&name) && name != default {
             warnings.push(format!(

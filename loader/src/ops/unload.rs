@@ -2,6 +2,7 @@
 
 use crate::canary;
 use crate::failpoint;
+use crate::object::check_cc_name;
 use crate::registry::counters::count;
 use crate::registry::defaults::Defaults;
 use crate::registry::{self, Algo, begin, install};
@@ -42,9 +43,18 @@ pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
 }
 
 pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
+    check_cc_name(name)?; // `a-b` is no name, but the directory of the pins of `a.b`
     registry::need_bpffs()?;
     let algo = Algo::named(name);
-    let Some(serving) = algo.current()? else { return Err(Algo::nothing_to_unload(name)?) };
+    let Some(serving) = algo.current()? else {
+        let error = Algo::nothing_to_unload(name)?;
+        if !algo.dir().exists() {
+            return Err(error);
+        }
+        Defaults::noted(&algo)?.replace_in_others(name)?;
+        algo.gc()?;
+        return Err(error.and("what a killed command had left of it was removed"));
+    };
     let available = sysctl::available()?;
     let fallback = fallback.map(|wanted| check_fallback(name, wanted, &available)).transpose()?;
     let before = Defaults::noted(&algo)?;

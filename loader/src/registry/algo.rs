@@ -4,6 +4,7 @@
 use super::bpffs::{need_bpffs, remove_tree, subdirectories};
 use super::registrations::is_in_use;
 use super::version::Version;
+use crate::object::check_cc_name;
 use crate::sysctl;
 use bytemuck::Zeroable;
 use hotcc_abi::pins;
@@ -44,6 +45,7 @@ impl Algo {
 
     /// Returns the algorithm of this name and its serving version; fails if none serves.
     pub fn serving(name: &str) -> Result<(Self, Version)> {
+        check_cc_name(name)?; // `a-b` is no name, but the directory of the pins of `a.b`
         need_bpffs()?;
         let algo = Self::named(name);
         if let Some(version) = algo.current()? {
@@ -163,8 +165,9 @@ impl Algo {
     /// Returns whether [`gc`](Self::gc) would change nothing.
     pub(crate) fn is_clean(&self) -> Result<bool> {
         let Some(current) = self.current()? else { return Ok(!self.dir.exists()) };
+        let Ok(meta) = current.meta() else { return Ok(true) }; // it cannot be repaired; unloading does not need it
         let wanted = 1 + usize::from(self.previous()?.is_some());
-        Ok(current.meta()?.committed != 0 && self.versions()?.len() <= wanted)
+        Ok(meta.committed != 0 && self.versions()?.len() <= wanted)
     }
 
     /// Returns the path at which the counters of all its versions are pinned.

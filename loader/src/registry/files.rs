@@ -24,7 +24,7 @@ impl Files {
     pub(crate) fn take(&mut self, name: &str, version: &Version) -> Result<Source> {
         let unread = || {
             let text = format!("{name} was loaded or swapped by another process in the meantime");
-            Err(Error::failed(format!("{text}; see: hotcc status {name}")))
+            Err(Error::failed(format!("{text}; see: hotcc status")))
         };
         let source = self.0.remove(&version.map_id).unwrap_or_else(unread)?;
         let meta = version.meta()?;

@@ -47,7 +47,7 @@ impl Version {
         if meta.version != META_VERSION {
             let text =
                 format!("{} was created by another version of hotcc (layout {})", self.dir.display(), meta.version);
-            return Err(Error::failed(format!("{text}; unload it with that version")));
+            return Err(Error::failed(format!("{text}; unload it, and load it again")));
         }
         Ok(meta)
     }

@@ -326,7 +326,8 @@ fn look_up(cc: &str, map_id: u32, state: State) -> Result<(&'static str, Vec<Sta
     }
     // versions older than the previous one are no longer pinned, so their fields are not known
     let pinned = algo.versions()?.into_iter().find(|v| v.map_id == map_id);
-    let fields = pinned.map_or(Ok(Vec::new()), |v| v.description().map(|d| d.state))?;
+    // a command may remove the version meanwhile
+    let fields = pinned.and_then(|v| v.description().ok()).map_or_else(Vec::new, |d| d.state);
     Ok((version, fields))
 }
 

@@ -437,6 +437,11 @@ fn a_file_that_apply_would_refuse_is_not_saved() {
         refused.contains("rule 1 names po_west, which is not registered; load it, or remove the rule"),
         "{refused}"
     );
+    let rule = format!("[[policy]]\nnetns = '{NETNS}'\ncongestion_control = 'po_dtcp'\ntunables.eta = 3\n");
+    ok(&["apply", &ruled.file(&format!("[[algorithm]]\nobject = 'dtcp'\nname = 'po_dtcp'\n{rule}"))]);
+    ok(&["unload", "po_dtcp"]); // the rule's own registration stays
+    let refused = fails(1, &["save", &saved]);
+    assert!(refused.contains("rule 1 sets tunables of po_dtcp, which `hotcc load` has not loaded"), "{refused}");
     assert!(!std::path::Path::new(&saved).exists());
 }
 

@@ -7,13 +7,14 @@ use anyhow::{Context, Result};
 use hotcc::cgroup::cgroup2_root;
 use hotcc::rx::{self, Counters, Method, Request};
 use hotcc_lab_proto::plan::{Plan, RxMethod};
+use hotcc_testbed::netlab::is_of_dead_process;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const THREADS: &str = "cgroup.threads";
-/// Names of cgroups are PREFIX, the id of the process, and the method.
-const PREFIX: &str = "hotcc-lab-";
+/// Names of cgroups are PREFIX-PID-METHOD.
+const PREFIX: &str = "hotcc-lab";
 
 /// The loaded methods, each with its cgroup. They are unloaded when the value is dropped.
 #[derive(Debug, Default)]
@@ -53,7 +54,7 @@ impl Receivers {
         remove_left_over(&root)?;
         // a thread can move only within the domain of its process, so the process moves to the root first
         write(&root.join("cgroup.procs"), "0")?;
-        let path = root.join(format!("{PREFIX}{}-{}", std::process::id(), method.name()));
+        let path = root.join(format!("{PREFIX}-{}-{}", std::process::id(), method.name()));
         fs::create_dir(&path).with_context(|| format!("cannot create the cgroup {}", path.display()))?;
         self.loaded.push((method, path.clone()));
         write(&path.join("cgroup.type"), "threaded")?;
@@ -70,13 +71,9 @@ impl Receivers {
 
 /// Removes the cgroups that killed runs left, with the receivers that are loaded for them.
 fn remove_left_over(root: &Path) -> Result<()> {
-    let is_of_dead_process = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
-    };
     let groups = fs::read_dir(root).with_context(|| format!("cannot list {}", root.display()))?;
-    for path in groups.filter_map(|entry| Some(entry.ok()?.path())).filter(is_of_dead_process) {
+    for group in groups.flatten().filter(|group| is_of_dead_process(&group.file_name().to_string_lossy(), PREFIX)) {
+        let path = group.path();
         for receiver in rx::status()?.receivers.iter().filter(|receiver| receiver.cgroup.as_ref() == Some(&path)) {
             rx::unload(receiver.method)?;
         }

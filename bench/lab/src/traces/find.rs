@@ -38,7 +38,8 @@ impl TraceFiles {
 
     /// Returns the path of a file in the first directory that has it.
     ///
-    /// # Errors If no directory has the file.
+    /// # Errors
+    /// If no directory has the file.
     pub fn find(&self, file: &Path) -> Result<PathBuf> {
         // `join` would put `.` before a relative name, which messages do not need.
         let place = |directory: &PathBuf| match directory.as_os_str() {
@@ -86,7 +87,8 @@ fn shown(directory: &Path) -> String {
 
 /// Returns the directory of fetched traces: `traces` in the cache.
 ///
-/// # Errors If the environment specifies no directory for a cache.
+/// # Errors
+/// If the environment specifies no directory for a cache.
 pub fn cache() -> Result<PathBuf> {
     Ok(hotcc_kernels::cache_directory().context("cannot locate the cache of traces")?.join("traces"))
 }

@@ -147,7 +147,8 @@ impl List {
 
     /// Reads a list from a file.
     ///
-    /// # Errors If the file cannot be read, or is not a list.
+    /// # Errors
+    /// If the file cannot be read, or is not a list.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&text).with_context(|| format!("cannot use the list {}", path.display()))
@@ -186,7 +187,8 @@ impl List {
 
     /// Returns the trace with this name that can be fetched.
     ///
-    /// # Errors If the list does not have it, or it is in an archive.
+    /// # Errors
+    /// If the list does not have it, or it is in an archive.
     pub fn get(&self, name: &str) -> Result<&Listed> {
         match self.entry(name) {
             Some(Entry::Listed(trace)) => Ok(trace),

@@ -54,8 +54,10 @@ pub(super) fn id(name: &str, text: &str) -> Result<u64, String> {
     })
 }
 
-/// Converts `seconds` to an offset, if it is within the maximum length of a trace.
+/// Converts `seconds` to an offset, if it is within the maximum length of a trace. It is rounded to microseconds,
+/// because a Unix time as `f64` is not more exact.
 pub(super) fn offset(seconds: f64) -> Result<Duration, String> {
-    let at = Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);
+    let rounded = (seconds * 1e6).round() / 1e6;
+    let at = Duration::try_from_secs_f64(rounded).ok().filter(|at| *at <= LONGEST);
     at.ok_or_else(|| format!("the trace is longer than {} days at this line", LONGEST.as_secs() / 86_400))
 }

@@ -1,7 +1,9 @@
-//! Generated traces. They are deterministic, so a bench or a test can identify one by its parameters.
+//! Generated traces. They are the same on every machine (hence libm), so a bench or a test can identify one by its
+//! parameters.
 
 use super::{Sample, Trace};
 use crate::ranges::SINR_DB;
+use libm::{exp, log2, pow};
 use std::time::Duration;
 
 /// Shape of a generated trace.
@@ -54,7 +56,7 @@ impl Generator {
             let at = period * i;
             let sinr_db = match self.kind {
                 Kind::Walk => {
-                    let kept = (-dt / WALK_RETURN_S).exp();
+                    let kept = exp(-dt / WALK_RETURN_S);
                     let step = WALK_DEVIATION_DB * (1.0 - kept * kept).sqrt();
                     walk_db = kept * walk_db + step * random.normal();
                     MEAN_DB + walk_db
@@ -64,8 +66,10 @@ impl Generator {
                     if half.is_multiple_of(2) { LINE_OF_SIGHT_DB } else { BLOCKED_DB }
                 }
                 Kind::Blockage => {
-                    let stay_s = if blocked { BLOCKED_S } else { CLEAR_S };
-                    blocked ^= random.uniform() < dt / stay_s;
+                    // a Markov chain in continuous time that is looked at every `dt`: see [`Kind::Blockage`]
+                    let share = if blocked { CLEAR_S } else { BLOCKED_S } / (CLEAR_S + BLOCKED_S);
+                    let forgotten = 1.0 - exp(-dt * (1.0 / CLEAR_S + 1.0 / BLOCKED_S));
+                    blocked ^= random.uniform() < share * forgotten;
                     let level = if blocked { BLOCKED_DB } else { LINE_OF_SIGHT_DB };
                     level + NOISE_DB * random.normal()
                 }
@@ -81,8 +85,8 @@ impl Generator {
 /// Returns Shannon's bound, reduced to what LTE link adaptation reaches, up to its highest modulation and code rate
 /// (3GPP TR 36.942, annex A.1, downlink: factor 0.6, at most 4.4 bit/s/Hz).
 fn capacity_bps(sinr_db: f64, bandwidth_hz: f64) -> f64 {
-    let snr = 10f64.powf(sinr_db / 10.0);
-    bandwidth_hz * (0.6 * (1.0 + snr).log2()).min(4.4)
+    let snr = pow(10.0, sinr_db / 10.0);
+    bandwidth_hz * (0.6 * log2(1.0 + snr)).min(4.4)
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same on every machine.

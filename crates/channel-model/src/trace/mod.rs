@@ -60,7 +60,8 @@ pub struct Trace {
 impl Trace {
     /// Reads a trace file of any known format.
     ///
-    /// # Errors If the file cannot be read, has an unknown format, is malformed, or is empty.
+    /// # Errors
+    /// If the file cannot be read, has an unknown format, is malformed, or is empty.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
         let bytes = fs::read(path).map_err(|error| TraceError::Read { path: path.to_owned(), error })?;
         Self::parse(path, &bytes)
@@ -68,7 +69,8 @@ impl Trace {
 
     /// Parses the contents of a trace file. `path` is only used in errors.
     ///
-    /// # Errors If the format is unknown, or the contents are malformed or empty.
+    /// # Errors
+    /// If the format is unknown, or the contents are malformed or empty.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TraceError> {
         let samples =
             parse(bytes).map_err(|Malformed { line, what }| TraceError::Line { path: path.to_owned(), line, what })?;

@@ -162,6 +162,16 @@ fn mahimahi_sums_packets_per_bin() {
 }
 
 #[test]
+fn the_epoch_of_a_trace_does_not_matter() {
+    let trace = |start: u64| -> Vec<Duration> {
+        let rows: Vec<String> = (0..1000).map(|i| format!("{start}.{i:03},{}\n", i % 20)).collect();
+        parsed(&format!("time_s,sinr_db\n{}", rows.concat())).samples().iter().map(|sample| sample.at).collect()
+    };
+    assert!(trace(0).into_iter().eq((0..1000).map(ms)));
+    assert!(trace(1_764_500_000) == trace(0));
+}
+
+#[test]
 fn period_is_that_of_readings() {
     assert_eq!(parsed("time_s,sinr_db\n0,1\n0.1,\n0.2,\n1,2\n2,3\n2,3\n7,3\n").period(), Some(ms(1000)));
     let single = parsed("time_s,sinr_db\n5,1\n");
@@ -189,8 +199,11 @@ fn generated_traces_are_what_they_say() {
     let walk = sinr(Kind::Walk);
     let mean = walk.iter().sum::<f64>() / walk.len() as f64;
     assert!((12.0..18.0).contains(&mean), "{mean}");
-    let blocked = sinr(Kind::Blockage).iter().filter(|db| **db < 15.0).count();
-    assert!((200..1500).contains(&blocked), "{blocked} of 6000; 545 on average");
+    for period in [ms(10), ms(100), ms(2000)] {
+        let trace = Generator { period, length: 60_000 * period, ..generator(Kind::Blockage, 7) }.trace();
+        let blocked = trace.samples().iter().filter(|s| s.sinr_db.is_some_and(|db| db < 15.0)).count();
+        assert!((4400..6500).contains(&blocked), "{blocked} of 60000; 5454 on average");
+    }
 }
 
 proptest! {

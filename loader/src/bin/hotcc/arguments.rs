@@ -45,7 +45,7 @@ pub enum Command {
         /// Congestion control
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         name: Option<String>,
-        /// Unload all algorithms and receivers; if one cannot be unloaded, load the others again
+        /// Unload all algorithms and receivers, and remove the policy rules; if a step fails, undo the others
         #[arg(long, conflicts_with = "fallback")]
         all: bool,
         /// New default of network namespaces whose default was NAME [default: what it was
@@ -146,7 +146,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make the kernel follow a file that declares algorithms, defaults and receivers
+    /// Make the kernel follow a file that declares algorithms, defaults, policy rules and receivers
     #[command(after_help = help::APPLY_HELP)]
     Apply {
         /// The file
@@ -159,7 +159,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Compare the kernel with a file that declares algorithms, defaults and receivers; exits with 5 if they differ
+    /// Compare the kernel with a file that declares algorithms, defaults, policy rules and receivers; exits with 5 if
+    /// they differ
     #[command(after_help = help::DIFF_HELP)]
     Diff {
         /// The file

@@ -131,8 +131,9 @@ Examples:
   hotcc diff ./hotcc.toml --json | jq -r '.steps[].name'";
 
 pub const SAVE_HELP: &str = "\
-The file declares all algorithms and receivers, with the tunables that differ from their profile; the default of this \
-network namespace; and the defaults of named network namespaces (see `ip netns`) that are algorithms of hotcc's.
+The file declares all algorithms and receivers, with the tunables that differ from their profile; the policy rules; the \
+default of this network namespace; and the defaults of named network namespaces (see `ip netns`) that are algorithms of \
+hotcc's.
 
 Examples:
   hotcc save

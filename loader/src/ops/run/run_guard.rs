@@ -5,7 +5,7 @@
 //! that could be wrong. A congestion control that a killed run left stays registered until the next `run`, `load` or
 //! `unload` of its name.
 
-use crate::object::Source;
+use crate::object::{Source, check_cc_name};
 use crate::ops::load::{Request, load_for_runs};
 use crate::ops::unload::unload_locked;
 use crate::registry::runs::{hold, in_use, is_for_runs};
@@ -56,7 +56,10 @@ impl RunGuard {
         let cc = &choice.cc;
         let name = match &file {
             Some(file) => file.open()?.cc_name,
-            None => cc.clone(),
+            None => {
+                check_cc_name(cc)?;
+                cc.clone()
+            }
         };
         let request = Request {
             object: cc.clone(),

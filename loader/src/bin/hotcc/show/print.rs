@@ -70,7 +70,9 @@ pub fn page(rows: &[Vec<String>]) {
 
 /// Formats rows in columns, one line for each row.
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
-    columns(rows, None).lines().map(str::to_owned).collect()
+    let in_one_line = |cell: &String| cell.replace('\n', "\\u000a");
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(in_one_line).collect()).collect();
+    columns(&rows, None).lines().map(str::to_owned).collect()
 }
 
 fn columns(rows: &[Vec<String>], width: Option<u16>) -> String {
@@ -118,6 +120,11 @@ mod tests {
     fn columns_align_and_end_without_blanks() {
         let rows = [row(["name", "unit"]), row(["  indented", ""]), row(["x", "ms"])];
         assert_eq!(lines(&rows), ["name        unit", "  indented", "x           ms"]);
+    }
+
+    #[test]
+    fn a_name_with_a_line_break_stays_in_its_row() {
+        assert_eq!(lines(&[row(["a\nb", "1"]), row(["c", "2"])]), ["a\\u000ab  1", "c         2"]);
     }
 
     #[test]

@@ -27,26 +27,27 @@ pub fn outcome_lines(verb: &str, outcome: &Outcome) -> Vec<String> {
     let Outcome { name, object, profile, .. } = outcome;
     let switched_ms = outcome.switched_in_us as f64 / 1e3;
     if outcome.served_already {
-        line!(lines, "{name} not {verb}: {object} already serves with the same tunables; nothing changed");
+        line!(lines, "{name} not {verb}: {object} already serves with the same tunables");
     } else {
         line!(lines, "{name} {verb}: {object} now serves (profile {profile}), switched in {switched_ms:.1} ms");
     }
     for Changed { name, old, new } in &outcome.tunables_changed {
         line!(lines, "  {name}: {old} -> {new}");
     }
-    if outcome.defaults_rewritten > 0 {
+    if outcome.defaults_rewritten > 0 && !outcome.served_already {
         line!(lines, "  default of {} network namespace(s): set to the new version", outcome.defaults_rewritten);
     }
     if outcome.defaults_refused > 0 {
         let n = outcome.defaults_refused;
         line!(
             lines,
-            "  default of {n} network namespace(s): NOT updated, because the algorithm is not TCP_CONG_NON_RESTRICTED;"
+            "  default of {n} network namespace(s): NOT updated: the algorithm is not TCP_CONG_NON_RESTRICTED, or \
+             /proc/sys is read-only;"
         );
         line!(lines, "  new sockets there get the previous version");
     }
     if let Some(moved) = outcome.moved {
-        line!(lines, "  open sockets moved to the new version: {}", moved.moved);
+        line!(lines, "  open sockets moved to the serving version: {}", moved.moved);
         kept(&mut lines, &moved.learned);
         if moved.failed > 0 {
             line!(lines, "  open sockets that the kernel refused to move: {}", moved.failed);

@@ -61,7 +61,11 @@ fn algorithms() -> Result<Vec<Algorithm>> {
         name: a.name,
     });
     let others = status.others.into_iter().map(|o| Algorithm {
-        serves: if o.kind == "bpf" { "bpf, not loaded by hotcc".to_owned() } else { o.kind.to_owned() },
+        serves: match (o.kind, o.registered) {
+            ("bpf", true) => "bpf, not loaded by hotcc".to_owned(),
+            ("bpf", false) => "bpf, unloaded; open sockets keep it".to_owned(),
+            (kind, _) => kind.to_owned(),
+        },
         connections: o.connections,
         older: None,
         listeners: o.listeners,
