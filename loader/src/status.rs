@@ -84,6 +84,18 @@ pub struct OtherStatus {
     pub listeners: u64,
 }
 
+impl OtherStatus {
+    /// Returns in words what it is.
+    #[must_use]
+    pub fn description(&self) -> &'static str {
+        match (self.kind, self.registered) {
+            ("bpf", true) => "bpf, not loaded by hotcc",
+            ("bpf", false) => "bpf, unloaded; open sockets keep it",
+            (kind, _) => kind,
+        }
+    }
+}
+
 /// Reads the state of all congestion controls.
 pub fn status() -> Result<Status> {
     need_root("hotcc status")?;

@@ -16,7 +16,7 @@ use super::wire::{Flow, RECEIVER, Wire};
 use anyhow::{Context, Result, ensure};
 use hotcc::cgroup::{self, cgroup2_root};
 use hotcc::rx::{self, Method, Request};
-use hotcc_testbed::netlab::pause;
+use hotcc_testbed::netlab::{is_of_dead_process, pause};
 use hotcc_testbed::statistics::{median, quartiles};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 use std::fs;
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Name of the measure for `--only`.
 pub const NAME: &str = "rx";
 /// Name of the cgroup, without the process id at its end.
-const CGROUP: &str = "hotcc-microbench-";
+const CGROUP: &str = "hotcc-microbench";
 const ENROLLED_NS: f64 = 400.0;
 const OTHERS_NS: f64 = 50.0;
 const RATE: &str = "1gbit";
@@ -247,7 +247,7 @@ impl Receiver {
     fn load(method: Method, nothing: u32) -> Result<Self> {
         let (root, home) = (cgroup2_root()?, cgroup::own()?);
         remove_left_over(&root);
-        let cgroup = root.join(format!("{CGROUP}{}", std::process::id()));
+        let cgroup = root.join(format!("{CGROUP}-{}", std::process::id()));
         fs::create_dir(&cgroup).with_context(|| format!("cannot create {}", cgroup.display()))?;
         let mut receiver = Self { method, programs: [0, 0, nothing], home, cgroup: cgroup.clone() };
         let profile = "default".to_owned();
@@ -284,8 +284,7 @@ impl Drop for Receiver {
 /// Removes the cgroups of killed processes: unlike links, cgroups stay.
 fn remove_left_over(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-        let pid = entry.file_name().to_string_lossy().strip_prefix(CGROUP).and_then(|pid| pid.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
+        if is_of_dead_process(&entry.file_name().to_string_lossy(), CGROUP)
             && let Err(error) = fs::remove_dir(entry.path())
         {
             eprintln!("  cannot remove {}: {error}", entry.path().display());

@@ -41,7 +41,8 @@ pub(crate) fn range(key: &str, value: f64, range: RangeInclusive<f64>) -> CheckR
 impl RadioSpec {
     /// Checks the description. The content of a trace file is not checked.
     ///
-    /// # Errors Names the invalid key and its value, or the key that is missing.
+    /// # Errors
+    /// Names the invalid key and its value, or the key that is missing.
     pub fn check(&self) -> Result<(), RadioError> {
         if self.name().is_empty() {
             return Err(refuse("name", "\"\"", "must not be empty"));

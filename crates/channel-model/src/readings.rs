@@ -84,7 +84,8 @@ impl FeederSpec {
 
     /// Checks the description.
     ///
-    /// # Errors Names the invalid key, and its value.
+    /// # Errors
+    /// Names the invalid key, and its value.
     pub fn check(&self) -> Result<(), RadioError> {
         check::range("period_ms", self.period_ms.into(), 1.0..=3_600_000.0)?;
         check::range("phase_ms", self.phase_ms.into(), 0.0..=3_600_000.0)?;

@@ -14,7 +14,8 @@ impl RadioSpec {
     /// Creates the radio, with `ceil(duration / STEP)` entries per series. The same arguments and the same trace file
     /// give the same bytes on every machine. Relative paths of trace files are relative to `base_dir`.
     ///
-    /// # Errors What [`RadioSpec::check`] finds; a duration above [`LONGEST`]; a trace file that cannot be read or
+    /// # Errors
+    /// What [`RadioSpec::check`] finds; a duration above [`LONGEST`]; a trace file that cannot be read or
     /// lacks what the description needs.
     pub fn realise(&self, base_dir: &Path, seed: u64, duration: Duration) -> Result<Radio, RadioError> {
         self.check()?;

@@ -56,7 +56,8 @@ enum Entry<'a> {
 
 /// Executes a plan. `settings` resolves the values of tunables.
 ///
-/// # Errors If the plan needs something that the simulator does not support.
+/// # Errors
+/// If the plan needs something that the simulator does not support.
 pub fn simulate(plan: &Plan, settings: &Settings<'_>) -> Result<Outcome> {
     Simulation::new(plan, settings)?.run()
 }

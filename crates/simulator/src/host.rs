@@ -21,7 +21,8 @@ pub struct HostControl {
 impl HostControl {
     /// Creates the built-in algorithm `name`, with these values of its tunables, for a flow of `group`.
     ///
-    /// # Errors If there is no such algorithm or tunable.
+    /// # Errors
+    /// If there is no such algorithm or tunable.
     pub fn new(name: &str, tunables: &[(String, u32)], group: &Group) -> io::Result<Self> {
         let mut algo = HostAlgo::open(name)?;
         algo.join(group);

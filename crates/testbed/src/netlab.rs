@@ -134,7 +134,7 @@ pub fn remove_left_over(prefix: &str) {
     }
 }
 
-/// Returns whether a name is PREFIX-PID-NAME, and no process has that PID any more.
+/// Returns whether a name is PREFIX-PID or PREFIX-PID-NAME, and no process has that PID any more.
 #[must_use]
 pub fn is_of_dead_process(name: &str, prefix: &str) -> bool {
     let rest = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));

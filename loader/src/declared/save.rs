@@ -16,7 +16,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
-use toml::Value;
+use toml::{Spanned, Value};
 
 const HEAD: &str = "# What hotcc had loaded when `hotcc save` wrote this file.\n\n";
 
@@ -43,13 +43,10 @@ pub fn save(file: &Path) -> Result<Saved> {
     need_bpffs()?;
     let mut warnings = Vec::new();
     let policy = policy_rules()?;
-    check_rules(&policy, &mut warnings)?;
-    let document = Document {
-        algorithm: algorithms(&policy)?,
-        default: defaults(&mut warnings)?,
-        policy,
-        receiver: receivers(&mut warnings)?,
-    };
+    let algorithm = algorithms(&policy)?;
+    check_rules(&policy, &algorithm, &mut warnings)?;
+    let document =
+        Document { algorithm, default: defaults(&mut warnings)?, policy, receiver: receivers(&mut warnings)? };
     let tables = toml::to_string(&document).tried(|| "cannot write TOML".to_owned())?;
     write(file, &format!("{HEAD}{tables}")).tried(|| format!("cannot write {}", file.display()))?;
     let Document { algorithm, default, policy, receiver } = document;
@@ -82,21 +79,19 @@ fn policy_rules() -> Result<Vec<RuleTable>> {
 
 /// Fails if a rule names a congestion control that is not registered, or tunes one that is not loaded: `hotcc apply` would
 /// refuse the whole file. Warns of those that a reboot leaves unregistered.
-fn check_rules(policy: &[RuleTable], warnings: &mut Vec<String>) -> Result<()> {
+fn check_rules(policy: &[RuleTable], algorithms: &[AlgorithmTable], warnings: &mut Vec<String>) -> Result<()> {
     let (available, default) = (sysctl::available()?, sysctl::default()?);
+    let declares =
+        |name: &String| algorithms.iter().any(|table| table.name.as_ref().map(Spanned::get_ref) == Some(name));
+    let refuse = |what: String| Err(Error::failed(what).and("load it, or remove the rule (see: hotcc policy show)"));
     for (n, rule) in policy.iter().enumerate() {
         let name = own_name(rule);
         if !available.contains(&name) {
-            return Err(Error::failed(format!("rule {} names {name}, which is not registered", n + 1))
-                .and("load it, or remove the rule (see: hotcc policy show)"));
+            return refuse(format!("rule {} names {name}, which is not registered", n + 1));
         }
         let algorithm = rule.congestion_control.get_ref();
-        if name != *algorithm {
-            let base = Algo::named(algorithm);
-            if runs::is_for_runs(&base) || base.current()?.is_none() {
-                let text = format!("rule {} sets tunables of {algorithm}, which `hotcc load` has not loaded", n + 1);
-                return Err(Error::failed(text).and("load it, or remove the rule (see: hotcc policy show)"));
-            }
+        if !rule.tunables.is_empty() && !declares(algorithm) {
+            return refuse(format!("rule {} sets tunables of {algorithm}, which `hotcc load` has not loaded", n + 1));
         }
         if sysctl::has_module(&name) && name != default {
             warnings.push(format!(

@@ -2,7 +2,6 @@
 
 use crate::canary;
 use crate::failpoint;
-use crate::object::check_cc_name;
 use crate::registry::counters::count;
 use crate::registry::defaults::Defaults;
 use crate::registry::{self, Algo, begin, install};
@@ -43,9 +42,8 @@ pub fn unload(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
 }
 
 pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unloaded> {
-    check_cc_name(name)?; // `a-b` is no name, but the directory of the pins of `a.b`
+    let algo = Algo::with_name(name)?;
     registry::need_bpffs()?;
-    let algo = Algo::named(name);
     let Some(serving) = algo.current()? else {
         let error = Algo::nothing_to_unload(name)?;
         if !algo.dir().exists() {

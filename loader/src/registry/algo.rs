@@ -43,11 +43,17 @@ impl Algo {
         Self { name: name.to_owned(), dir: pins::algo_dir(name) }
     }
 
+    /// As [`named`](Self::named), for a name from outside; fails if it is none. `a-b` is none, but would find the
+    /// directory of the pins of `a.b`.
+    pub(crate) fn with_name(name: &str) -> Result<Self> {
+        check_cc_name(name)?;
+        Ok(Self::named(name))
+    }
+
     /// Returns the algorithm of this name and its serving version; fails if none serves.
     pub fn serving(name: &str) -> Result<(Self, Version)> {
-        check_cc_name(name)?; // `a-b` is no name, but the directory of the pins of `a.b`
+        let algo = Self::with_name(name)?;
         need_bpffs()?;
-        let algo = Self::named(name);
         if let Some(version) = algo.current()? {
             return Ok((algo, version));
         }

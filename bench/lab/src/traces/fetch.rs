@@ -25,8 +25,8 @@ pub enum Fetched {
 /// Fetches a trace into `directory`, unless a file with its checksum is there.
 ///
 /// # Errors
-/// If the address cannot be reached, the answer is not the listed file, or the file cannot be written. In each
-/// case `directory` is unchanged.
+/// If the address cannot be reached, the answer is not the listed file, or the file cannot be written. In each case,
+/// `directory` is unchanged.
 pub fn fetch(trace: &Listed, directory: &Path) -> Result<Fetched> {
     let place = directory.join(&trace.name);
     if fs::read(&place).is_ok_and(|bytes| trace.verify(&bytes).is_ok()) {

@@ -60,7 +60,8 @@ impl TraceFiles {
 
     /// Checks that a file with the name of a listed trace is that trace. A file that is missing is not an error here.
     ///
-    /// # Errors States what differs, and what to do.
+    /// # Errors
+    /// States what differs, and what to do.
     pub fn verify(&self, file: &Path) -> Result<()> {
         let list = List::built_in()?;
         let Some(trace) = file.to_str().and_then(|name| list.entry(name)) else { return Ok(()) };

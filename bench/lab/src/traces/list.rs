@@ -49,7 +49,8 @@ pub struct Listed {
 impl Listed {
     /// Checks whether a file is this trace.
     ///
-    /// # Errors States what differs: the size or the checksum.
+    /// # Errors
+    /// States what differs: the size or the checksum.
     pub fn verify(&self, bytes: &[u8]) -> Result<()> {
         ensure!(bytes.len() as u64 == self.bytes, "it has {} bytes, expected {}", bytes.len(), self.bytes);
         verify_sum("its SHA-256", bytes, &self.sha256)
@@ -86,7 +87,8 @@ impl Archived {
 
     /// Checks whether a file has the samples of this trace. `path` is only used in errors.
     ///
-    /// # Errors The file is not a trace, or has other samples.
+    /// # Errors
+    /// The file is not a trace, or has other samples.
     pub fn verify(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         verify_sum("the SHA-256 of its samples", Trace::parse(path, bytes)?.to_csv(), &self.sha256)
     }
@@ -128,7 +130,8 @@ impl<'a> Entry<'a> {
 
     /// Checks whether a file is this trace. `path` is only used in errors.
     ///
-    /// # Errors States what differs.
+    /// # Errors
+    /// States what differs.
     pub fn verify(self, path: &Path, bytes: &[u8]) -> Result<()> {
         match self {
             Self::Listed(trace) => trace.verify(bytes),
@@ -140,7 +143,8 @@ impl<'a> Entry<'a> {
 impl List {
     /// Returns the list that this program contains.
     ///
-    /// # Errors Never with the list of a release; a test checks this.
+    /// # Errors
+    /// Never with the list of a release; a test checks this.
     pub fn built_in() -> Result<Self> {
         Self::parse(BUILT_IN).context("cannot use the list of traces")
     }

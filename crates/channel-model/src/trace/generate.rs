@@ -66,7 +66,7 @@ impl Generator {
                     if half.is_multiple_of(2) { LINE_OF_SIGHT_DB } else { BLOCKED_DB }
                 }
                 Kind::Blockage => {
-                    // a Markov chain in continuous time that is looked at every `dt`: see [`Kind::Blockage`]
+                    // a Markov chain in continuous time, of which each sample is a look
                     let share = if blocked { CLEAR_S } else { BLOCKED_S } / (CLEAR_S + BLOCKED_S);
                     let forgotten = 1.0 - exp(-dt * (1.0 / CLEAR_S + 1.0 / BLOCKED_S));
                     blocked ^= random.uniform() < share * forgotten;

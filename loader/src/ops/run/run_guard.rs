@@ -5,7 +5,7 @@
 //! that could be wrong. A congestion control that a killed run left stays registered until the next `run`, `load` or
 //! `unload` of its name.
 
-use crate::object::{Source, check_cc_name};
+use crate::object::Source;
 use crate::ops::load::{Request, load_for_runs};
 use crate::ops::unload::unload_locked;
 use crate::registry::runs::{hold, in_use, is_for_runs};
@@ -56,11 +56,9 @@ impl RunGuard {
         let cc = &choice.cc;
         let name = match &file {
             Some(file) => file.open()?.cc_name,
-            None => {
-                check_cc_name(cc)?;
-                cc.clone()
-            }
+            None => cc.clone(),
         };
+        let algo = Algo::with_name(&name)?;
         let request = Request {
             object: cc.clone(),
             cc_name: None,
@@ -71,7 +69,6 @@ impl RunGuard {
             registry::need_bpffs()?;
         }
         let values_matter = choice.profile.is_some() || !choice.set.is_empty();
-        let algo = Algo::named(&name);
         let load = |file: Option<Source>| load_for_runs(&request, file.map_or_else(|| Source::find(cc), Ok)?);
         let mut warnings = Vec::new();
         let has_object = file.is_some() || hotcc_bpf::algo(&name).is_some();

@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use hotcc_host::error::{Result, Tried};
-use hotcc_host::printable::printable;
+use hotcc_host::printable::{printable, printable_in_line};
 use serde::Serialize;
 use std::io::IsTerminal;
 use terminal_size::{Width, terminal_size_of};
@@ -70,8 +70,8 @@ pub fn page(rows: &[Vec<String>]) {
 
 /// Formats rows in columns, one line for each row.
 pub fn lines(rows: &[Vec<String>]) -> Vec<String> {
-    let in_one_line = |cell: &String| cell.replace('\n', "\\u000a");
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(in_one_line).collect()).collect();
+    let in_line = |row: &Vec<String>| row.iter().map(|cell| printable_in_line(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(in_line).collect();
     columns(&rows, None).lines().map(str::to_owned).collect()
 }
 

@@ -74,12 +74,8 @@ pub fn status(status: &Status, json: bool) -> Result<()> {
     let mut rows = vec![row(["others", "connections", "listeners", "kind"])];
     for o in &status.others {
         let default = if o.name == status.default { " [default here]" } else { "" };
-        let kind = match (o.kind, o.map_id) {
-            ("bpf", Some(map_id)) => format!("bpf, not loaded by hotcc (map {map_id})"),
-            ("bpf", None) if !o.registered => "bpf, unloaded; open sockets keep it".to_owned(),
-            (kind, _) => kind.to_owned(),
-        };
-        let kind = format!("{kind}{default}");
+        let map = o.map_id.map_or_else(String::new, |id| format!(" (map {id})"));
+        let kind = format!("{}{map}{default}", o.description());
         rows.push(vec![o.name.clone(), o.connections.to_string(), o.listeners.to_string(), kind]);
     }
     table(&rows);

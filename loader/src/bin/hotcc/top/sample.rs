@@ -61,11 +61,7 @@ fn algorithms() -> Result<Vec<Algorithm>> {
         name: a.name,
     });
     let others = status.others.into_iter().map(|o| Algorithm {
-        serves: match (o.kind, o.registered) {
-            ("bpf", true) => "bpf, not loaded by hotcc".to_owned(),
-            ("bpf", false) => "bpf, unloaded; open sockets keep it".to_owned(),
-            (kind, _) => kind.to_owned(),
-        },
+        serves: o.description().to_owned(),
         connections: o.connections,
         older: None,
         listeners: o.listeners,
