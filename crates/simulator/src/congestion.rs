@@ -105,8 +105,6 @@ pub struct Sock {
     pub lsnd_ns: u64,
     /// Whether TCP paces (`sk_pacing_status`): the scenario or the congestion control asks for it.
     pub needs_pacing: bool,
-    /// Number of segments per bundle that pacing aims at; 0 until it is computed.
-    pub tso_segs_goal: u32,
 }
 
 impl Sock {
@@ -172,7 +170,7 @@ pub trait CongestionControl {
     /// Notes an event.
     fn cwnd_event(&mut self, _sock: &mut Sock, _event: CaEvent) {}
     /// Takes an ACK that acknowledged `acked` segments, with its RTT sample if there is one.
-    fn pkts_acked(&mut self, _sock: &mut Sock, _acked: u32, _rtt_us: Option<u32>, _in_flight: u32) {}
+    fn pkts_acked(&mut self, _sock: &mut Sock, _acked: u32, _rtt_us: Option<u32>) {}
     /// Handles an ACK completely, in place of PRR and `cong_avoid`. Returns `false` if the congestion control does not
     /// have this hook.
     fn cong_control(&mut self, _sock: &mut Sock, _sample: &RateSample) -> bool {

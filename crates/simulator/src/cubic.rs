@@ -195,7 +195,7 @@ impl CongestionControl for Cubic {
     }
 
     /// `cubictcp_acked`.
-    fn pkts_acked(&mut self, sock: &mut Sock, _acked: u32, rtt_us: Option<u32>, _in_flight: u32) {
+    fn pkts_acked(&mut self, sock: &mut Sock, _acked: u32, rtt_us: Option<u32>) {
         let Some(rtt_us) = rtt_us else { return };
         // RTTs in the first second after a reduction include the queue that the reduction drains.
         if self.epoch.is_some_and(|epoch| jiffies(sock.now_ns) - epoch.start < HZ) {

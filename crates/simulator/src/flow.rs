@@ -10,6 +10,8 @@ use std::net::Ipv4Addr;
 
 /// `TCP_TIMEOUT_INIT`: 1 s until a SYN is retransmitted, in jiffies.
 const SYN_TICKS: u64 = 250;
+/// `tcp_syn_linear_timeouts`: number of timeouts of a SYN before the timeout doubles.
+const LINEAR_TIMEOUTS: u32 = 4;
 
 /// One flow.
 pub(crate) struct Flow {
@@ -119,7 +121,8 @@ impl Flow {
             Ends::Tcp(tcp) => {
                 if tcp.syn_due_ns.is_some_and(|at_ns| at_ns <= now_ns) {
                     tcp.syn_sent_ns = now_ns;
-                    tcp.syn_due_ns = Some(timer_fires_ns(now_ns, SYN_TICKS << tcp.syns.min(6)));
+                    let doublings = tcp.syns.saturating_sub(LINEAR_TIMEOUTS).min(6);
+                    tcp.syn_due_ns = Some(timer_fires_ns(now_ns, SYN_TICKS << doublings));
                     tcp.syns += 1;
                     tcp.sender.out.push(Content::Syn);
                 }

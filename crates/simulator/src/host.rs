@@ -90,7 +90,7 @@ impl HostControl {
 
 impl CongestionControl for HostControl {
     fn init(&mut self, sock: &mut Sock) {
-        sock.needs_pacing |= self.has_cong_control(); // the kernel then sets no pacing rate
+        sock.needs_pacing |= self.has_cong_control(); // crest and bbr3, which have this hook, turn pacing on
         self.call(sock, Flow::init);
     }
 
@@ -143,7 +143,7 @@ impl CongestionControl for HostControl {
         self.call(sock, |flow| flow.cwnd_event(event as u32));
     }
 
-    fn pkts_acked(&mut self, sock: &mut Sock, acked: u32, rtt_us: Option<u32>, _in_flight: u32) {
+    fn pkts_acked(&mut self, sock: &mut Sock, acked: u32, rtt_us: Option<u32>) {
         self.call(sock, |flow| flow.pkts_acked(acked, rtt_us));
     }
 

@@ -171,7 +171,7 @@ impl Connection {
         sock.srtt_us = if sock.srtt_us == 0 { rtt_us * 8 } else { sock.srtt_us - sock.srtt_us / 8 + rtt_us };
         sock.min_rtt_us = if sock.min_rtt_us == 0 { rtt_us } else { sock.min_rtt_us.min(rtt_us) };
         sock.max_packets_out = sock.snd_cwnd;
-        control.pkts_acked(sock, 1, Some(rtt_us), prior_in_flight);
+        control.pkts_acked(sock, 1, Some(rtt_us));
 
         let is_over = crate::clock::after(segment.end_seq, self.recovery_end);
         if sock.ca_state == CaState::Recovery && is_over {

@@ -156,7 +156,7 @@ impl Receiver {
         }
         // the receiver acknowledges a segment with PSH as soon as the application has read it (`tcp_cleanup_rbuf`)
         let read = data.push && self.out_of_order.is_empty();
-        self.check(now_ns, ack_now || read, had_gap || !self.out_of_order.is_empty())
+        self.check(now_ns, ack_now || read)
     }
 
     /// Handles timers that have fired. Returns an ACK if one is due.
@@ -255,12 +255,12 @@ impl Receiver {
     }
 
     /// `__tcp_ack_snd_check`.
-    fn check(&mut self, now_ns: u64, at_once: bool, out_of_order_possible: bool) -> Option<Ack> {
+    fn check(&mut self, now_ns: u64, at_once: bool) -> Option<Ack> {
         let unacknowledged = self.next - self.acknowledged;
         if unacknowledged > u64::from(self.largest_bytes) || self.quick > 0 || at_once {
             return Some(self.ack());
         }
-        if !out_of_order_possible || self.out_of_order.is_empty() {
+        if self.out_of_order.is_empty() {
             return self.delay(now_ns);
         }
         if self.compressed >= MAX_COMPRESSED_ACKS {

@@ -237,3 +237,13 @@ fn all_is_delivered_over_any_path() {
         Ok(())
     });
 }
+
+/// `tcp_syn_linear_timeouts`: the SYNs of the first two seconds are lost; the third one leaves after 2.05 s.
+#[test]
+fn a_syn_is_repeated_every_second_at_first() {
+    let mut plan = plan(vec![flow("cubic", None)], 4);
+    let phase = |from_ns, loss| PlannedPhase { from_ns, delay_ns: 20_000_000, loss, ..PlannedPhase::default() };
+    plan.links[0].phases = vec![phase(0, 1.0), phase(3 * SECOND_NS / 2, 0.0)];
+    let first_ns = run(&plan).acks[0].time_ns;
+    assert!((2_100_000_000..2_200_000_000).contains(&first_ns), "{first_ns}");
+}

@@ -151,13 +151,13 @@ fn silence_moves_the_epoch_but_never_beyond_now() {
 #[test]
 fn delays_in_the_second_after_a_reduction_do_not_count() {
     let (mut cubic, mut sock) = after_loss(100);
-    cubic.pkts_acked(&mut sock, 1, Some(50_000), 1);
+    cubic.pkts_acked(&mut sock, 1, Some(50_000));
     cubic.cong_avoid(&mut sock, 1);
-    cubic.pkts_acked(&mut sock, 1, Some(40_000), 1);
+    cubic.pkts_acked(&mut sock, 1, Some(40_000));
     assert_eq!(cubic.delay_min_us, 50_000);
     sock.now_ns += 1000 * MS;
-    cubic.pkts_acked(&mut sock, 1, None, 1);
-    cubic.pkts_acked(&mut sock, 1, Some(40_000), 1);
+    cubic.pkts_acked(&mut sock, 1, None);
+    cubic.pkts_acked(&mut sock, 1, Some(40_000));
     assert_eq!(cubic.delay_min_us, 40_000);
 }
 
@@ -192,7 +192,7 @@ fn starting(window: u32) -> (Cubic, Sock) {
 fn ack(cubic: &mut Cubic, sock: &mut Sock, gap_us: u64, rtt_us: u32) {
     sock.now_ns += gap_us * 1000;
     sock.snd_una += MSS;
-    cubic.pkts_acked(sock, 1, Some(rtt_us), sock.snd_cwnd);
+    cubic.pkts_acked(sock, 1, Some(rtt_us));
 }
 
 #[test]

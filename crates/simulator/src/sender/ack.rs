@@ -54,6 +54,10 @@ impl Sender {
         self.una = self.una.max(ack.cumulative);
         self.sock.bytes_acked = self.una;
         self.share_sequence(); // the congestion control sees the new `snd_una` in `pkts_acked`
+        if ack.cumulative < prior_una {
+            self.take_overtaken(ack, &mut flags);
+            return;
+        }
         let mut send = Send::Nothing;
         let had_packets = self.sock.packets_out > 0;
         if had_packets {
@@ -76,6 +80,16 @@ impl Sender {
                 self.set_transmission_timer();
             }
             self.control(delivered, lost, &flags);
+            self.transmit_for_recovery(send);
+        }
+        self.push();
+        self.share_sequence();
+    }
+
+    /// The rest of an ACK that a newer one overtook (`old_ack` in `tcp_ack`): the congestion control does not see it.
+    fn take_overtaken(&mut self, ack: &Ack, flags: &mut Flags) {
+        if ack.blocks > 0 {
+            let send = self.alert(self.una, false, flags);
             self.transmit_for_recovery(send);
         }
         self.push();
@@ -184,6 +198,13 @@ impl Sender {
             self.retransmitted_in_vain(segment.end(), 1);
             if segment.sacked {
                 found.reordered = found.reordered.min(segment.seq);
+            }
+            if segment.retransmitted
+                && !segment.lost
+                && let Some(place) = self.board.get_mut(number - 1)
+            {
+                place.retransmitted = false; // both copies have arrived
+                self.sock.retrans_out -= 1;
             }
         }
     }
@@ -307,11 +328,7 @@ impl Sender {
         } else if let (Some((sack_us, _)), Some(head)) = (from_sack, self.board.head()) {
             flags.set_timer |= sack_us > since(head.sent_ns);
         }
-        // An ACK of nothing leaves `prior_delivered` at 0. The product over all delivered segments then wraps, as it
-        // does in the kernel.
-        let delivered = self.sock.delivered.wrapping_sub(self.sample.prior_delivered);
-        let in_flight = self.sock.mss.wrapping_mul(delivered);
-        self.cc.pkts_acked(&mut self.sock, acked, latest, in_flight);
+        self.cc.pkts_acked(&mut self.sock, acked, latest);
     }
 
     /// Adds a sample to both estimates. `maybe_delayed`: the sample may include the receiver's delay of its ACK.
@@ -321,7 +338,6 @@ impl Sender {
             self.sock.min_rtt_us = self.rtt.least(now, rtt_us.max(1));
         }
         self.rtt.estimate(&mut self.sock.srtt_us, smoothed_us.max(1), self.una, self.next);
-        self.timers.backoff = 0;
     }
 
     /// `tcp_process_tlp_ack`.
@@ -365,7 +381,7 @@ mod tests {
             sock.snd_cwnd
         }
 
-        fn pkts_acked(&mut self, sock: &mut Sock, _acked: u32, _rtt_us: Option<u32>, _in_flight: u32) {
+        fn pkts_acked(&mut self, sock: &mut Sock, _acked: u32, _rtt_us: Option<u32>) {
             sock.snd_cwnd = sock.snd_una;
         }
     }
@@ -414,11 +430,16 @@ mod tests {
         assert_eq!((sender.sock.packets_out, sender.sock.srtt_us), (0, before));
     }
 
+    /// `tcp_sacktag_one`: a redundant retransmission is no longer in flight.
     #[test]
-    fn a_duplicate_ack_after_4_gib_changes_nothing() {
+    fn a_retransmission_that_a_dsack_reports_is_not_in_flight() {
         let mut sender = sender(20, None);
-        sender.sock.delivered = 5_000_000;
-        sender.acknowledge((START_MS + 100) * MS, &ack(0, 0..0, START_MS));
-        assert_eq!((sender.sock.delivered, sender.sock.packets_out), (5_000_000, 20));
+        sender.retransmit_segment(1);
+        let mut duplicate = Ack { is_dsack: true, ..ack(0, 1..2, START_MS) };
+        duplicate.sack[1] = (MSS, 3 * MSS);
+        duplicate.blocks = 2;
+        sender.acknowledge((START_MS + 100) * MS, &duplicate);
+        assert!(sender.board.get(1).is_some_and(|segment| segment.sacked && !segment.retransmitted));
+        assert_eq!(sender.sock.retrans_out, 0);
     }
 }

@@ -61,6 +61,12 @@ impl Sender {
         }
     }
 
+    /// Returns whether the application has more to write than its buffer has room for (`SOCK_NOSPACE`).
+    pub(super) fn waits_for_room(&self) -> bool {
+        let app = &self.application;
+        app.is_blocked || app.pace.is_none() && self.written - self.una >= self.buffer_bytes()
+    }
+
     /// `tcp_sndbuf_expand`.
     fn buffer_bytes(&self) -> u64 {
         let windows = u64::from(self.cc.sndbuf_expand()) * u64::from(self.sock.snd_cwnd);

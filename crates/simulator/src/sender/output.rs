@@ -14,7 +14,8 @@ const MIN_BUNDLE: u32 = 2;
 const PACING_SHIFT: u32 = 10;
 /// `tcp_tso_rtt_log`: a short RTT allows larger bundles.
 const BUNDLE_RTT_LOG: u32 = 9;
-const MAX_BUNDLE_BYTES: u64 = 65_536;
+/// `sk_gso_max_size`: 64 KiB less the headers (`sk_dst_gso_max_size`).
+const MAX_BUNDLE_BYTES: u64 = 65_536 - 321;
 /// `tcp_init_cwnd`.
 pub(super) const INITIAL_WINDOW: u32 = 10;
 
@@ -67,15 +68,14 @@ impl Sender {
     }
 
     /// `tcp_tso_segs`: returns the number of segments per bundle.
-    fn bundle(&mut self) -> u32 {
+    fn bundle(&self) -> u32 {
         let mut bytes = self.sock.pacing_rate >> PACING_SHIFT;
         let shift = self.sock.min_rtt_us >> BUNDLE_RTT_LOG;
         if shift < u32::BITS {
             bytes += MAX_BUNDLE_BYTES >> shift;
         }
-        let segments = (bytes.min(MAX_BUNDLE_BYTES - 1) / u64::from(self.sock.mss)) as u32;
+        let segments = (bytes.min(MAX_BUNDLE_BYTES) / u64::from(self.sock.mss)) as u32;
         let goal = segments.max(self.cc.min_tso_segs(&self.sock).unwrap_or(MIN_BUNDLE));
-        self.sock.tso_segs_goal = goal;
         goal.min(self.config.offload_segments)
     }
 
@@ -255,9 +255,9 @@ impl Sender {
         }
     }
 
-    /// `tcp_cwnd_application_limited`.
+    /// `tcp_cwnd_application_limited`: not while the application waits for room in its buffer.
     fn shrink_unused(&mut self) {
-        if self.sock.ca_state == CaState::Open {
+        if self.sock.ca_state == CaState::Open && !self.waits_for_room() {
             let used = self.cwnd_used.max(INITIAL_WINDOW);
             if used < self.sock.snd_cwnd {
                 self.sock.snd_ssthresh = self.current_ssthresh();

@@ -65,7 +65,9 @@ impl Sender {
             }
             let remaining_us = self.rack_remaining_us(&segment, window_us);
             if remaining_us <= 0 {
-                self.mark_lost(number); // this invalidates its entry, so `place` stays
+                self.mark_lost(number);
+                self.board.leave_order(behind - 1); // `list_del_init`; the next entry takes its place
+                place = behind - 1;
             } else {
                 wait_us = wait_us.max(remaining_us.unsigned_abs());
                 place = behind;

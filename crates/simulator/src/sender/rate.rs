@@ -276,4 +276,13 @@ mod tests {
         assert!(!sent_after((2_999, 5), (2_000, 9)) && sent_after((2_000, 9), (2_999, 5)), "the same microsecond");
         assert!(!sent_after((2_000, 5), (2_000, 5)));
     }
+
+    /// `tcp_ack`, `old_ack`: the congestion control does not see it.
+    #[test]
+    fn an_ack_that_was_overtaken_gives_no_sample() {
+        let mut flow = Sampled::new(None);
+        let newer = flow.after(100, &ack(5, 0..0, START_MS));
+        let after = flow.after(101, &ack(3, 0..0, START_MS));
+        assert_eq!((after.delivered, after.acked_sacked), (newer.delivered, 5));
+    }
 }

@@ -96,8 +96,8 @@ impl Sender {
 
     /// `tcp_enter_recovery`.
     pub(super) fn enter_recovery(&mut self, ece: bool) {
-        if self.sock.ca_state == CaState::Open {
-            self.recovery.stamp_ms = None;
+        if !self.any_retransmitted() {
+            self.recovery.stamp_ms = None; // `tcp_retrans_stamp_cleanup`
         }
         self.recovery.prior_ssthresh = 0;
         self.init_undo();
@@ -164,7 +164,6 @@ impl Sender {
             self.board.iter_mut().for_each(|segment| segment.lost = false);
             self.sock.lost_out = 0;
             self.board.hint = None;
-            self.board.rebuild_order();
         }
         if self.recovery.prior_ssthresh > 0 {
             self.sock.snd_cwnd = self.cc.undo_cwnd(&mut self.sock);
@@ -453,5 +452,46 @@ mod tests {
         duplicate.blocks = 2;
         sender.acknowledge((START_MS + 201) * MS, &duplicate);
         assert_eq!(sender.recovery.undo_retrans, retransmitted.map(|before| before + 1));
+    }
+
+    /// `tcp_retrans_stamp_cleanup`: the timestamp of the first retransmission is kept while one is in flight. Segments 0
+    /// (twice) and 20 are lost; 20 was sent after the first episode had begun.
+    #[test]
+    fn an_episode_that_follows_at_once_is_not_undone_by_the_ack_of_a_retransmission() {
+        let mut sender = recovering();
+        sender.acknowledge((START_MS + 110) * MS, &ack(0, 1..20, START_MS));
+        let two = [(21 * MSS, 29 * MSS), (MSS, 20 * MSS), (0, 0)];
+        let beyond = Ack { sack: two, blocks: 2, ..ack(0, 0..0, START_MS) };
+        sender.acknowledge((START_MS + 215) * MS, &beyond);
+        assert_eq!(sender.sock.retrans_out, 2, "0 once more, and 20");
+        sender.acknowledge((START_MS + 315) * MS, &ack(20, 21..29, START_MS + 215));
+        assert_eq!((sender.sock.ca_state, sender.sock.snd_ssthresh), (CaState::Recovery, 5));
+        sender.acknowledge((START_MS + 316) * MS, &ack(29, 0..0, START_MS + 215));
+        let after = (sender.sock.ca_state, sender.sock.snd_ssthresh, sender.rack.reorderings);
+        assert_eq!(after, (CaState::Recovery, 5, 0));
+    }
+
+    /// `tcp_rack_detect_loss` takes a segment out of its list when it marks it.
+    #[test]
+    fn a_retransmission_whose_mark_was_undone_is_lost_once() {
+        let mut sender = sender(20, None);
+        sender.mark_lost(0);
+        sender.retransmit_segment(0);
+        sender.undo_reduction(true);
+        sender.acknowledge((START_MS + 100) * MS, &ack(0, 1..20, START_MS));
+        let sock = &sender.sock;
+        assert_eq!((sock.lost, sock.lost_out, sock.retrans_out, sock.total_retrans), (2, 1, 1, 1));
+    }
+
+    /// `tcp_rack_detect_loss` takes a segment out of its list, and an undo does not put it back: if it is lost, only a
+    /// timeout repairs it. Ten segments count as lost; three of them are retransmitted.
+    #[test]
+    fn what_was_wrongly_lost_is_examined_again_only_after_a_retransmission() {
+        let mut sender = sender(20, None);
+        sender.acknowledge((START_MS + 100) * MS, &ack(0, 10..13, START_MS));
+        assert_eq!((sender.sock.lost_out, sender.sock.retrans_out), (10, 3));
+        sender.undo_reduction(true);
+        sender.acknowledge((START_MS + 101) * MS, &ack(0, 10..14, START_MS));
+        assert_eq!((sender.sock.lost_out, sender.sock.retrans_out), (0, 3));
     }
 }

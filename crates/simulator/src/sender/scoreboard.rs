@@ -60,7 +60,7 @@ pub(super) struct Scoreboard {
     /// Number of the first segment.
     first: u64,
     /// Segments in the order of their last transmission (`tsorted_sent_queue`): the segment's number, and the number of
-    /// the transmission. An entry becomes invalid when its segment is acknowledged, retransmitted or marked lost.
+    /// the transmission. An entry becomes invalid when its segment is acknowledged or retransmitted.
     by_time: VecDeque<(u64, u32)>,
     /// Number of the segment from which to look for segments to retransmit (`retransmit_skb_hint`).
     pub hint: Option<u64>,
@@ -124,35 +124,24 @@ impl Scoreboard {
         self.first + self.segments.partition_point(|s| s.end() <= seq) as u64
     }
 
-    /// Returns the first valid entry from `place` on, in the order of the last transmission, and the place after it.
-    /// Drops invalid entries at the front.
+    /// Returns the first segment from `place` on, in the order of the last transmission, that is in flight, and the
+    /// place after it. Drops invalid entries at the front.
     pub fn next_by_time(&mut self, mut place: usize) -> Option<(u64, usize)> {
         loop {
             let &(number, transmission) = self.by_time.get(place)?;
-            let valid = self
-                .get(number)
-                .is_some_and(|s| s.transmissions == transmission && !s.sacked && (!s.lost || s.retransmitted));
-            if valid {
-                return Some((number, place + 1));
-            }
-            if place == 0 {
-                self.by_time.pop_front();
-            } else {
-                place += 1;
+            let valid = self.get(number).filter(|s| s.transmissions == transmission && !s.sacked);
+            match valid {
+                Some(segment) if !segment.lost || segment.retransmitted => return Some((number, place + 1)),
+                None if place == 0 => drop(self.by_time.pop_front()),
+                _ => place += 1,
             }
         }
     }
 
-    /// Rebuilds the order of transmission after loss marks were removed, which makes these segments' entries valid
-    /// again.
-    pub fn rebuild_order(&mut self) {
-        let mut order: Vec<(u64, u64, u32)> = (self.first..)
-            .zip(&self.segments)
-            .filter(|(_, s)| !s.sacked)
-            .map(|(number, s)| (s.sent_ns, number, s.transmissions))
-            .collect();
-        order.sort_unstable();
-        self.by_time = order.into_iter().map(|(_, number, transmissions)| (number, transmissions)).collect();
+    /// Removes the entry at this place of the order of transmission: until it is retransmitted, RACK does not examine
+    /// its segment again, even if the loss is undone.
+    pub fn leave_order(&mut self, place: usize) {
+        self.by_time.remove(place);
     }
 
     /// Returns the parts of a block that the blocks of the last ACK did not cover.
@@ -321,8 +310,9 @@ mod tests {
         assert_eq!(order(&mut board), [3]);
     }
 
+    /// A timeout marks segments where they are; RACK takes those that it marks out of the order.
     #[test]
-    fn segments_return_to_the_order_when_their_loss_was_no_loss() {
+    fn segments_that_a_timeout_marked_return_to_the_order_when_their_loss_was_no_loss() {
         let mut board = board();
         for number in [0, 1] {
             board.get_mut(number).unwrap().lost = true;
@@ -331,8 +321,9 @@ mod tests {
         assert_eq!(order(&mut board), [2, 3, 0]);
         board.get_mut(3).unwrap().sacked = true;
         board.iter_mut().for_each(|segment| segment.lost = false);
-        board.rebuild_order();
         assert_eq!(order(&mut board), [1, 2, 0]);
+        board.leave_order(0);
+        assert_eq!(order(&mut board), [2, 0]);
     }
 
     #[test]

@@ -173,8 +173,6 @@ pub(super) struct Timers {
     pub pending: Option<(Pending, u64)>,
     /// Time at which pacing lets the next segment leave, if a segment waits for it.
     pub pacing_ns: Option<u64>,
-    /// Number of times that the timeout was doubled.
-    pub backoff: u32,
     /// Consecutive timeouts (`icsk_retransmits`).
     pub retransmits: u32,
     /// Total number of timeouts.

@@ -105,13 +105,11 @@ impl Sender {
         if self.sock.packets_out == 0 {
             return;
         }
-        self.timers.probe_end = None;
         self.enter_loss();
         self.timers.retransmits += 1;
         self.timers.timeouts += 1;
         let first = self.board.numbers().start;
         self.retransmit_segment(first);
-        self.timers.backoff += 1;
         self.rtt.rto_ticks = (self.rtt.rto_ticks * 2).min(RTO_MAX_TICKS);
         self.set_timer(Pending::Retransmission, self.rtt.rto_ticks);
     }
@@ -187,6 +185,16 @@ mod tests {
         assert_eq!((sender.timers.probe_end, sender.timers.probe_was_retransmission), (Some(10_000), true));
         assert_eq!(sender.timers.pending(), Some(Pending::Retransmission));
         assert_eq!(sender.timers.next_ns(), Some(384 * 4 * MS)); // 302 + 75 = 377
+    }
+
+    /// `tcp_init_undo`: the probe's retransmission may cause a DSACK, too.
+    #[test]
+    fn a_timeout_counts_the_probe_that_is_in_flight() {
+        let mut sender = sender(10, Some(10));
+        sender.timer((START + 52) * 4 * MS);
+        sender.timer(384 * 4 * MS);
+        assert_eq!((sender.timers.timeouts, sender.timers.probe_end), (1, None));
+        assert_eq!(sender.recovery.undo_retrans, Some(2), "the probe, and the first segment");
     }
 
     /// `tcp_send_loss_probe` turns Nagle's algorithm off (`TCP_NAGLE_OFF`).

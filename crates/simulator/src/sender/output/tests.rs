@@ -242,3 +242,28 @@ fn the_window_shrinks_while_the_connection_is_idle() {
     assert_eq!(after(750, 70), (10, 52), "70 / 8 is less than ten; 35 + 17");
     assert_eq!(after(750, 6), (6, 30), "a window that was smaller before");
 }
+
+/// `sk_gso_max_size`: 65,215 bytes are 124 segments of 524; 64 KiB would be 125.
+#[test]
+fn a_bundle_leaves_room_for_headers() {
+    let mut sender = opened(CONFIG);
+    sender.sock.mss = 524;
+    sender.config.offload_segments = 200;
+    sender.sock.pacing_rate = u64::MAX;
+    assert_eq!(sender.bundle(), 124);
+}
+
+/// `tcp_cwnd_application_limited`: 300 ms are the timeout. An endless flow always waits for room in its buffer.
+#[test]
+fn an_unused_window_shrinks_only_if_the_application_has_no_more_to_write() {
+    let after = |segments| {
+        let mut sender = sender(10, segments);
+        sender.sock.snd_cwnd = 80;
+        sender.sock.snd_ssthresh = 30;
+        sender.sock.is_cwnd_limited = false;
+        sender.sock.now_ns = (START_MS + 300) * MS;
+        sender.validate_window(false);
+        sender.sock.snd_cwnd
+    };
+    assert_eq!((after(Some(10)), after(None)), (45, 80));
+}
