@@ -83,13 +83,6 @@ static __always_inline void pace(struct sock *sk, const struct crest *f, u32 pat
 	sk->sk_pacing_rate = min(bytes, (u64)sk->sk_max_pacing_rate);
 }
 
-static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest *f)
-{
-	f->slice_start_us = tp->tcp_mstamp;
-	f->slice_delivered = tp->delivered;
-	f->slice_rtt_us = 0;
-}
-
 /*
  * W doubles per RTT. If a policer drops much of it, nearly everything that arrives is a retransmission, and neither
  * slices nor rounds end.
@@ -100,7 +93,8 @@ static __always_inline void start_grow(struct sock *sk, struct crest *f, u32 ack
 		f->phase = CRUISE;
 		return;
 	}
-	f->window = min(f->window + acked * SEGMENT, W_MAX);
+	f->window =
+		min((u64)f->window + acked * SEGMENT, (u64)min(tcp_sk(sk)->snd_cwnd_clamp, W_MAX / SEGMENT) * SEGMENT);
 	pace(sk, f, f->base_us);
 }
 
@@ -227,7 +221,8 @@ static __always_inline void round_end(struct sock *sk, struct crest *f, u64 rate
 		if (f->loss > ignored)
 			f->phase = CRUISE;
 		else /* a jump; TCP's window follows by two segments for each that arrives, so no burst leaves */
-			f->window = max((u64)f->window, segments_of(group_expects(g, f), f->base_us) / 2);
+			f->window =
+				max((u64)f->window, min(segments_of(group_expects(g, f), f->base_us) / 2, (u64)W_MAX));
 		break;
 	case CRUISE:
 		policer_round(f, segments_of(rate, path_us), lost_permille, q_us > least_target_us(f));
@@ -308,7 +303,9 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	f->last_delivered = n;
 	if (f->phase == START && q_us > target / 2)
 		f->phase = CRUISE;
-	if (f->phase == CRUISE && !(tp->app_limited && w < f->window))
+	/* is_app_limited is also set for the first flight, after the SYN */
+	if (f->phase == CRUISE &&
+	    !((tp->app_limited | (rs->is_app_limited & (rs->prior_delivered > 1))) && w < f->window))
 		f->window = w;
 	else if (f->phase >= PROBE && (f->phase == MOVED ? q_us <= low : q_us > target))
 		f->window = min((u64)f->window, w);
@@ -320,7 +317,7 @@ static __noinline void slice_end(struct sock *sk, struct crest *f, const struct 
 	slice_begin(tp, f);
 	if ((s32)(rs->prior_delivered - f->round_delivered) >= 0)
 		round_end(sk, f, flight, path_us);
-	pace(sk, f, path_us);
+	pace(sk, f, f->base_us + rtt_of(f->wait)); /* a round's end may change both W and the path */
 }
 
 /* The RTT also follows a queue that grows fast, but not at once an ACK that the receiver delayed. */
@@ -372,10 +369,10 @@ SEC("struct_ops") void BPF_PROG(crest_init, struct sock *sk)
 	f->window = min(max(tp->snd_cwnd, W_MIN / SEGMENT), W_MAX / SEGMENT) * SEGMENT;
 	if (tp->data_segs_out) /* a connection that is taken over */
 		f->base_us = min(learned_base_us(sk), RTT_MAX_US);
-	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	f->room = ROOM_ONE;
 	f->round_delivered = tp->delivered;
 	set_lost_before(f, tp->lost);
+	f->base_seen_ms = tp->tcp_mstamp / 1000;
 	slice_begin(tp, f);
 	sk->sk_pacing_status = sk->sk_pacing_status ?: 1; /* TCP itself paces, unless fq does */
 	pace(sk, f, f->base_us);
@@ -415,16 +412,15 @@ SEC("struct_ops") void BPF_PROG(crest_set_state, struct sock *sk, u8 new_state)
 		timeout_seen(sk, flow_state(sk));
 }
 
-/* After an idle period, which says nothing about the link's rate. */
 SEC("struct_ops") void BPF_PROG(crest_tx_start, struct sock *sk)
 {
-	slice_begin(tcp_sk(sk), flow_state(sk));
+	idle_end(sk, flow_state(sk));
 }
 
 SEC("struct_ops") void BPF_PROG(crest_cwnd_event, struct sock *sk, enum tcp_ca_event event)
 {
 	if (event == CA_EVENT_TX_START)
-		slice_begin(tcp_sk(sk), flow_state(sk));
+		idle_end(sk, flow_state(sk));
 }
 
 /* Outside COMPETE, no loss reduces W at once; in COMPETE, its reduction stays. */

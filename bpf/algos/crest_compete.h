@@ -154,7 +154,7 @@ static __noinline void longer_round(struct crest *f, u32 window_log, bool queue)
 {
 	bool same = queue && is_same_rtt(f, f->round_rtt_us, rtt_of(f->same_rtt));
 
-	if (f->policed) /* f->resume is its limit */
+	if (policer_limits(f)) /* f->resume is the limit */
 		return;
 	if (!same || window_log >= f->resume || ++f->stood > LONGER_ROUNDS) {
 		if (!same)

@@ -124,7 +124,8 @@ static __always_inline u64 group_queue_us(const struct crest_group *g)
  */
 static __always_inline void group_share_base(struct crest_group *g, struct crest *f, u32 now_ms, u32 holds_ms)
 {
-	if (!g->base_us || f->base_us <= g->base_us || now_ms - g->base_ms > holds_ms) {
+	/* another processor's time may be slightly ahead */
+	if (!g->base_us || f->base_us <= g->base_us || now_ms + 16 - g->base_ms > holds_ms + 16) {
 		g->base_us = f->base_us;
 		g->base_ms = f->base_seen_ms;
 	} else if (f->probes < YOUNG_PROBES && f->base_us - g->base_us <= f->base_us / 8 + group_queue_us(g)) {

@@ -86,3 +86,25 @@ static __always_inline u32 round_losses(const struct tcp_sock *tp, const struct 
 {
 	return (tp->lost - lost_before(f)) & 0xffffff;
 }
+
+static __always_inline void slice_begin(const struct tcp_sock *tp, struct crest *f)
+{
+	f->slice_start_us = tp->tcp_mstamp;
+	f->slice_delivered = tp->delivered;
+	f->slice_rtt_us = 0;
+}
+
+/*
+ * Data leaves, and nothing is in flight: the time before says nothing about the link's rate. After a pause, this flow's
+ * queue has gone, as in a probe. A timeout is no pause, nor is the time between two segments if W is one segment: flows
+ * that share a very short queue would never probe.
+ */
+static __always_inline void idle_end(struct sock *sk, struct crest *f)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 two_rtts_us = tp->srtt_us >> 2;
+
+	if (tcp_ca_state(sk) != TCP_CA_Loss && (u32)tp->tcp_mstamp - f->slice_start_us > two_rtts_us)
+		f->base_seen_ms = tp->tcp_mstamp / 1000;
+	slice_begin(tp, f);
+}

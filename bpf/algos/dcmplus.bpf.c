@@ -163,11 +163,13 @@ static __always_inline bool round_has_queue(const struct dcmplus *f)
 }
 
 /* Ends slow start if the round's first RTTs show a queue, without waiting for the end of the round. */
-static __always_inline void slow_start_pause(struct tcp_sock *tp, struct dcmplus *f)
+static __always_inline void slow_start_pause(struct sock *sk, struct dcmplus *f)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
+
 	if (f->round_samples >= PAUSE_SAMPLES || ++f->round_samples < PAUSE_SAMPLES)
 		return;
-	if (round_has_queue(f) && !tp->app_limited)
+	if (round_has_queue(f) && !tp->app_limited && tcp_may_grow(sk))
 		tp->snd_ssthresh = min(tp->snd_ssthresh, max(tp->snd_cwnd, 2U));
 }
 
@@ -226,7 +228,7 @@ SEC("struct_ops") void BPF_PROG(dcmplus_pkts_acked, struct sock *sk, const struc
 	if (westwoodp_sample_due(elapsed_us, min_sample_us, sample->rtt_us))
 		sample_end(sk, f, elapsed_us);
 	if (!f->tracking)
-		slow_start_pause(tp, f);
+		slow_start_pause(sk, f);
 	if (round_over(tp, &f->round_end))
 		round_end(sk, f);
 }

@@ -237,7 +237,7 @@ static __always_inline s64 relative_term_bytes_per_s(s32 sinr_q8, s32 average_q8
 {
 	s64 average_efficiency = shannon_efficiency_q20(average_q8);
 	s64 difference = shannon_efficiency_q20(sinr_q8) - average_efficiency;
-	/* B_I < 2^39 and a difference < 2^25: no overflow; the divisor is never 0 */
+	/* no overflow up to 4.2 Tbit/s, as the difference is at most 17416485; the divisor is never 0 */
 	s64 term = div_s64(filtered * difference, average_efficiency);
 
 	return max(min(term, filtered), -filtered);
@@ -378,11 +378,13 @@ static __always_inline void n_update(struct sock *sk, struct dtcp *f, s64 sample
 }
 
 /* HyStart++ (RFC 9406), with the path's least RTT instead of the last round's. */
-static __always_inline void start_watch(struct tcp_sock *tp, struct dtcp *f, u64 segments)
+static __always_inline void start_watch(struct sock *sk, struct dtcp *f, u64 segments)
 {
+	struct tcp_sock *tp = tcp_sk(sk);
 	u32 least_us = base_round_least_us(&f->base), base_us = f->base.us;
 
-	if (!tcp_in_slow_start(tp)) {
+	/* in a recovery or the loss state, the RTTs are those of the W before it */
+	if (!tcp_in_slow_start(tp) || !tcp_may_grow(sk)) {
 		f->css_rounds = 0;
 		return;
 	}
@@ -430,7 +432,7 @@ static __noinline void epoch_end(struct sock *sk, struct dtcp *f, u32 elapsed_us
 		base_restart(tp, &f->base);
 		link_rate_restart(&f->link);
 	}
-	start_watch(tp, f, segments);
+	start_watch(sk, f, segments);
 	losses_add(f, segments, lost);
 	epoch_restart(tp, f);
 	f->forecast = 0;

@@ -66,7 +66,10 @@ static __always_inline bool base_expired(const struct tcp_sock *tp, const struct
 	return window_s && b->us && (u16)(base_clock(tp) - b->seen) * (u64)BASE_TICK_US > window_s * 1000000ULL;
 }
 
-/* The RTTs from before an idle period are old; nothing of this flow is in a queue after it. */
+/*
+ * The RTTs from before an idle period are old; nothing of this flow is in a queue after it. After a timeout, which has
+ * the same event, W is small, and base falls again as the queue drains.
+ */
 static __always_inline void base_idle_end(const struct tcp_sock *tp, struct rtt_base *b, u32 window_s)
 {
 	b->round_least = ROUND_NONE;

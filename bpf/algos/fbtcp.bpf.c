@@ -51,7 +51,8 @@
  * computes too large a maxCwnd. Losses that a border PEP saw pass (abi/pep.h; not trusted, no older than a second) are
  * the access network's: their cap is 30 %.
  * Undo: the kernel's. Timeout: W = 1 by the kernel, then slow start to 3/4 of the old W (the paper says nothing).
- * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does. One during a recovery does nothing.
+ * ECN: a CE mark is no random loss; it halves W, as a full queue on this host does, and a loss that a loss probe
+ * repairs. One during a recovery does nothing.
  * Application-limited: such an interval of DP counts only if its estimate is at least maxCwnd. Idle: DP and round
  * restart. Times are kept modulo 2^32 us (71 minutes).
  */
@@ -421,11 +422,15 @@ SEC("struct_ops") void BPF_PROG(fbtcp_set_state, struct sock *sk, u8 new_state)
 		if (flow->restore_cwnd) /* within a recovery, the kernel reports no CA_EVENT_LOSS */
 			timeout_begin(tp, flow, flow->restore_cwnd);
 		drain_cut_short(tp, flow);
+		loss_span_restart(tp, flow); /* the timeout has its own reduction, and may be spurious */
 		account_timeout(sk, &flow->account);
 	}
 }
 
-/* Restarts the measurements after an idle period, which says nothing about the path's bandwidth or a round. */
+/*
+ * Restarts the measurements after an idle period, which says nothing about the path's bandwidth or a round, and at the
+ * first retransmission after a timeout that left nothing in flight.
+ */
 static __always_inline void idle_end(struct tcp_sock *tp, struct fbtcp *flow)
 {
 	flow->round_end = tp->snd_nxt;
@@ -458,8 +463,6 @@ SEC("struct_ops") u32 BPF_PROG(fbtcp_undo_cwnd, struct sock *sk)
 	struct fbtcp *flow = flow_state(sk);
 
 	recovery_drop(flow);
-	if (tcp_ca_state(sk) == TCP_CA_Loss)
-		loss_span_restart(tcp_sk(sk), flow); /* all in flight was marked as lost, and was not */
 	return tcp_reno_undo_cwnd(sk);
 }
 

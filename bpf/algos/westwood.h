@@ -93,9 +93,10 @@ static __always_inline void ack_rate_restart(const struct tcp_sock *tp, struct a
  */
 static __always_inline void ack_rate_resume(struct sock *sk, struct ack_rate *r)
 {
-	if (!tcp_may_grow(sk))
+	if (tcp_ca_state(sk) >= TCP_CA_Recovery) /* CWR goes on while the application is silent */
 		return;
 	r->last_us = tcp_sk(sk)->tcp_mstamp;
+	r->last_delivered = tcp_sk(sk)->delivered;
 	r->previous &= EXTRAORDINARY;
 }
 

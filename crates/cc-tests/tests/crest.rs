@@ -13,6 +13,7 @@ mod reverse;
 #[path = "crest/siblings.rs"]
 mod siblings;
 
+use hotcc_host_algo::ca_state::{LOSS, OPEN};
 use hotcc_host_algo::{EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, RateSample, View};
 
 const START: u64 = 0;
@@ -310,4 +311,25 @@ fn crest_stops_competing_for_a_queue_that_never_fills() {
     }
     assert_eq!(tests, 3);
     assert_eq!((connection.state("rivals"), connection.state("filled")), (0, 0));
+}
+
+/// In a pause, the flow's own queue goes, as in a probe. A timeout has the same event, and so has each segment of a flow
+/// that has one segment in flight.
+#[test]
+fn a_pause_is_no_reason_for_a_probe() {
+    let algo = HostAlgo::load("crest");
+    for (pauses, pause_us, state, phase) in
+        [(1, 6_000_000, OPEN, CRUISE), (1, 6_000_000, LOSS, PROBE), (100, 60_000, OPEN, PROBE)]
+    {
+        let mut connection = Connection::wide(&algo);
+        (connection.view.srtt_us, connection.view.ca_state) = (40_000 << 3, u32::from(state));
+        for _ in 0..pauses {
+            connection.view.now_us += pause_us;
+            connection.flow.set(&connection.view);
+            connection.flow.cwnd_event(EVENT_TX_START);
+        }
+        connection.view.ca_state = u32::from(OPEN);
+        connection.ack(41_000, 2, 2, 41_000);
+        assert_eq!(connection.state("phase"), phase, "{pauses} {state}");
+    }
 }

@@ -355,3 +355,19 @@ fn the_first_rtts_of_a_round_with_a_queue_end_slow_starts_growth() {
     acks(&mut flow, &mut view, 20, 200_000);
     assert_eq!(view.snd_ssthresh, INFINITE_SSTHRESH);
 }
+
+/// A connection that migrates in during a recovery keeps the ssthresh that ends it.
+#[test]
+fn a_recovery_keeps_its_ssthresh() {
+    let algo = HostAlgo::load("dcmplus");
+    let (mut flow, mut view) = started(&algo, 100);
+    round(&mut flow, &mut view, 10, 40_000);
+    (view.snd_cwnd, view.snd_ssthresh, view.ca_state) = (5, 100, 3);
+    for _ in 0..8 {
+        view.now_us += 1000;
+        flow.set(&view);
+        flow.pkts_acked(1, Some(60_000));
+        view = flow.get(&view);
+    }
+    assert_eq!(view.snd_ssthresh, 100);
+}

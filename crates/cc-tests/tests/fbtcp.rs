@@ -537,3 +537,17 @@ fn arithmetic_does_not_overflow_at_400_gbit_per_s() {
     c.acked(10_000_000, 55_555_556, Some(10_000_000));
     assert_eq!(c.state("max_cwnd"), 58_333_333);
 }
+
+/// Whether a timeout leaves segments in flight, and so causes a CA_EVENT_TX_START, does not matter.
+#[test]
+fn what_a_timeout_marks_as_lost_does_not_count_for_the_loss_cap() {
+    let algo = HostAlgo::load("fbtcp");
+    let mut c = Connection::avoiding(&algo, 1000);
+    c.recovery(RECOVERY);
+    c.view.lost += 500;
+    c.view.snd_cwnd = 1;
+    c.enter(LOSS);
+    c.enter(OPEN);
+    c.rule(50, 20_000);
+    assert_eq!((c.state("loss_hold"), c.view.snd_cwnd), (0, 50));
+}

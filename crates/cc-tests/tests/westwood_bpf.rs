@@ -1,6 +1,7 @@
 //! The original Westwood against examples worked by hand.
 
 use hotcc_cc_tests::models::close;
+use hotcc_host_algo::ca_state::CWR;
 use hotcc_host_algo::{EVENT_COMPLETE_CWR, EVENT_LOSS, EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// Returns a connection at 1 s with W = 150 segments of 1000 bytes, under Westwood from now on.
@@ -156,4 +157,36 @@ fn silence_before_a_timeout_lowers_the_bandwidth() {
     // as without the event: 401,818 bytes/s after 600 ms
     ack(&mut flow, &mut view, 100_000, 10, Some(100_000));
     assert_bandwidth(&flow, 401_818.18);
+}
+
+/// The kernel leaves CWR only with an ACK of something that was sent later.
+#[test]
+fn a_pause_after_a_mark_is_the_applications() {
+    for name in ["westwood_bpf", "dcm"] {
+        let algo = HostAlgo::load(name);
+        let (mut flow, mut view) = new_connection(&algo);
+        ack(&mut flow, &mut view, 10_000, 10, Some(100_000)); // 1,000,000 bytes/s
+        view.ca_state = CWR.into();
+        view.now_us += 5_000_000;
+        flow.set(&view);
+        flow.cwnd_event(EVENT_TX_START);
+        // 100,000 bytes/s over 100 ms: 9/11 * 1,000,000 + 2/11 * (0 + 100,000) / 2
+        ack(&mut flow, &mut view, 100_000, 10, Some(100_000));
+        assert_bandwidth(&flow, 827_272.7);
+    }
+}
+
+/// A first sample lasts an RTT. Three exchanges end just before that.
+#[test]
+fn what_came_before_a_silence_is_not_in_the_first_sample_after_it() {
+    let algo = HostAlgo::load("westwood_bpf");
+    let (mut flow, mut view) = new_connection(&algo);
+    view.srtt_us = 8 * 100_000;
+    for (after_us, bandwidth) in [(99_000, 0.0), (99_000, 0.0), (99_000, 0.0), (100_000, 100_000.0)] {
+        flow.set(&view);
+        flow.cwnd_event(EVENT_TX_START);
+        ack(&mut flow, &mut view, after_us, 10, Some(100_000));
+        assert_bandwidth(&flow, bandwidth);
+        view.now_us += 1_000_000;
+    }
 }

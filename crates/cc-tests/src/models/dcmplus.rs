@@ -300,7 +300,7 @@ impl Model for Dcmplus {
         }
         if !self.tracking {
             self.round_acks += 1;
-            if self.round_acks == 8 && self.has_queue() && sock.app_limited == 0 {
+            if self.round_acks == 8 && self.has_queue() && sock.app_limited == 0 && sock.may_grow() {
                 self.counts.pauses += u64::from(sock.in_slow_start());
                 sock.snd_ssthresh = sock.snd_ssthresh.min(sock.snd_cwnd.max(2));
             }

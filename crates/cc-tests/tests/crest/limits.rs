@@ -1,7 +1,7 @@
 //! crest at the limits of its numbers, and with applications that have nothing to send.
 
 use super::{CRUISE, Connection, MSS, START};
-use hotcc_host_algo::HostAlgo;
+use hotcc_host_algo::{EVENT_TX_START, HostAlgo, RateSample};
 
 /// 2^30 in units of 1/256 segments.
 const MOST_SEGMENTS: f64 = 4_194_304.0;
@@ -152,4 +152,48 @@ fn the_applications_limit_for_the_pacing_rate_holds() {
         connection.ack(1000, 2, 10, 40_000);
     }
     assert_eq!(connection.view.pacing_rate, 2_000_000, "2.5 MB/s without a limit");
+}
+
+/// The first ACKs after a pause are for what left when little was in flight.
+#[test]
+fn w_stays_after_a_pause() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    connection.limited_slices(10, 100, |_| false);
+    let before = connection.segments();
+    connection.view.now_us += 1_000_000;
+    connection.view.max_packets_out = 100;
+    connection.flow.set(&connection.view);
+    connection.flow.cwnd_event(EVENT_TX_START);
+    let prior_delivered = connection.view.delivered;
+    for (after_us, acked, delivered) in [(40_000, 2, 2), (10_000, 25, 27), (10_000, 25, 52)] {
+        connection.view.now_us += after_us;
+        connection.view.delivered += acked;
+        connection.flow.set(&connection.view); // app_limited is 0: the kernel has cleared it
+        connection.flow.cong_control(&RateSample {
+            prior_delivered,
+            delivered,
+            interval_us: 40_000,
+            rtt_us: 40_000,
+            acked_sacked: acked,
+            is_app_limited: true,
+            ..RateSample::default()
+        });
+        connection.view = connection.flow.get(&connection.view);
+        assert!(connection.segments() >= before, "{} after {before}", connection.segments());
+    }
+}
+
+#[test]
+fn the_start_does_not_grow_beyond_the_clamp() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.view.snd_cwnd_clamp = 20;
+    for _ in 0..100 {
+        connection.ack(1000, 10, 20, 40_000);
+    }
+    assert_eq!((connection.state("phase"), connection.view.snd_cwnd), (START, 20));
+    assert!((connection.segments() - 20.0).abs() < f64::EPSILON);
+    // 5 x 20 segments per 40 ms
+    assert!(connection.view.pacing_rate <= 2500 * u64::from(MSS), "{}", connection.view.pacing_rate);
 }

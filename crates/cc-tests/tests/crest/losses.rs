@@ -1,6 +1,6 @@
 //! crest's answers to losses and marks: the queue that is wanted, and limits of W.
 
-use super::{CRUISE, Connection, PROBE};
+use super::{CRUISE, Connection, PROBE, longer};
 use hotcc_host_algo::{HostAlgo, RateSample};
 
 const OPEN: u8 = 0;
@@ -239,4 +239,29 @@ fn losses_end_the_start_without_a_sample() {
     let sample = RateSample { acked_sacked: 10, is_retrans: true, rtt_us: -1, ..RateSample::default() };
     connection.flow.cong_control(&sample);
     assert_eq!(connection.state("phase"), CRUISE);
+}
+
+#[test]
+fn a_longer_path_is_found_while_losses_are_random() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::cruising(&algo);
+    lossy_rounds_to_a_limit(&mut connection);
+    while connection.state("policed") < RANDOM {
+        connection.view.lost += 6;
+        connection.ack(40_000, 100, 100, 40_000);
+    }
+    let found = longer(&mut connection, 40, |_| 80_000);
+    assert!(found.is_some(), "in 40 rounds; a mature flow's probes are 62 apart");
+}
+
+#[test]
+fn few_losses_at_a_timeout_do_not_end_the_start() {
+    let algo = HostAlgo::load("crest");
+    let mut connection = Connection::new(&algo);
+    connection.view.lost += 5; // at most 10 / 8 + 4
+    connection.flow.set(&connection.view);
+    connection.flow.set_state(LOSS);
+    connection.view.ca_state = LOSS.into();
+    connection.ack(40_000, 5, 5, 40_000);
+    assert_eq!((connection.state("phase"), connection.state("loss")), (0, 0));
 }

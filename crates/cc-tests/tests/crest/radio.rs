@@ -168,6 +168,9 @@ fn a_change_of_the_cell_restarts_the_least_rtt_and_keeps_the_window_meanwhile() 
         round(&mut connection, rtt_us);
     }
     assert_eq!(connection.state("base_us"), 80_000);
+    let w = connection.state("window") as f64 / 256.0;
+    let paced_s = w * f64::from(MSS) * 1.25 / connection.view.pacing_rate as f64;
+    assert!((paced_s / 0.08 - 1.0).abs() < 0.01, "paced over {paced_s} s");
     let after = connection.state("window");
     assert!(after.abs_diff(window) < window / 200, "{window}, then {after}");
     for _ in 0..3 {
@@ -267,6 +270,7 @@ fn a_newcomer_jumps_to_half_of_what_its_siblings_get_of_the_capacity() {
     jumps(known, 40.0);
     jumps(Known { reading: capacity(64e6), ..known }, 160.0);
     jumps(Known { after_s: 9, ..known }, 40.0);
+    jumps(Known { reading: capacity(2e12), ..known }, 4_194_304.0); // W's limit; without it, 5 million
     // else W doubles
     for other in [
         Known { reading: capacity(4e6), ..known },

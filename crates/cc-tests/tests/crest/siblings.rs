@@ -138,3 +138,17 @@ fn siblings_on_a_short_path_probe_together() {
     }
     assert!(probes >= 4 && joined == probes, "{joined} of {probes} probes");
 }
+
+#[test]
+fn a_flow_whose_clock_is_slightly_behind_leaves_the_least_rtt() {
+    let algo = member(&Group::default());
+    let mut first = Connection::cruising(&algo);
+    first.ack(50_000, 100, 100, 50_000);
+    let mut far = newcomer(&algo, &first, 100_000);
+    assert_eq!(far.state("base_us"), 100_000);
+    first.view.now_us = 2_960_000;
+    first.ack(40_000, 100, 100, 40_000); // the group's least RTT is of 3000 ms
+    far.view.now_us = 2_999_500 - 100_000;
+    far.ack(100_000, 10, 10, 100_000);
+    assert_eq!(newcomer(&algo, &first, 45_000).state("base_us"), 40_000);
+}

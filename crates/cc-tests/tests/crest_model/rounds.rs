@@ -332,7 +332,8 @@ impl Connection<'_> {
             .iter()
             .any(|margin_s| margin_s.abs() < error_s)
             || [1.0, 0.75].iter().any(|limit| (ratio / limit - 1.0).abs() < STORED_ERROR);
-        if is_unclear || after.policer.tries > 0 || after.policer.rounds > 0 {
+        let random = after.policer.tries == 4;
+        if is_unclear || !random && (after.policer.tries > 0 || after.policer.rounds > 0) {
             return;
         }
         let expected = before.longer.after_round((queue_s > target_s).then_some(rtt_s), window, after.waits);

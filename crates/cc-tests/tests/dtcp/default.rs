@@ -2,7 +2,7 @@
 
 use super::{assert_n, epoch, epoch_with_rtt, n, radio, set, taken_over};
 use hotcc_cc_tests::models::dtcp::Tunables;
-use hotcc_host_algo::ca_state::{CWR, LOSS};
+use hotcc_host_algo::ca_state::{CWR, LOSS, RECOVERY};
 use hotcc_host_algo::{EVENT_TX_START, Flow, HostAlgo, INFINITE_SSTHRESH, View};
 
 /// Returns the tunables of `default`, with epochs of 0.5 s.
@@ -407,4 +407,17 @@ fn each_slow_start_is_watched_from_its_beginning() {
     flow.set(&view);
     flow.cong_avoid(4);
     assert_eq!(flow.get(&view).snd_cwnd, 104);
+}
+
+#[test]
+fn hystart_is_silent_in_recoveries() {
+    let algo = HostAlgo::load("dtcp");
+    for state in [RECOVERY, LOSS] {
+        let (mut flow, mut view) = taken_over(&algo, room());
+        epoch_with_rtt(&mut flow, &mut view, 500, 40_000);
+        (view.snd_cwnd, view.snd_ssthresh, view.ca_state) = (60, 71, u32::from(state));
+        epoch_with_rtt(&mut flow, &mut view, 50, 80_000);
+        view = flow.get(&view);
+        assert_eq!((view.snd_cwnd, view.snd_ssthresh), (60, 71));
+    }
 }

@@ -11,7 +11,8 @@ const ROUNDS: u32 = 5;
 impl State {
     /// Checks slow start: a longer RTT slows it down; five rounds of that, or a queue of alpha, end it.
     pub(super) fn watch_start(&mut self, world: &World, sock: &View, delivered: u32, choices: &mut Choices) {
-        if !sock.in_slow_start() {
+        // in a recovery or the loss state, the RTTs are those of the window before it
+        if !sock.in_slow_start() || !sock.may_grow() {
             self.css_rounds = 0;
             return;
         }

@@ -2,6 +2,7 @@
 
 use super::super::{BANDWIDTH_TOLERANCE, FAST, Q8, SAMPLE, close, elapsed_us};
 use crate::models::named::counters;
+use hotcc_host_algo::ca_state::RECOVERY;
 use hotcc_host_algo::{EVENT_TX_START, View};
 
 /// Greatest sample, bytes/s (4.4 Tbit/s): a limit of the arithmetic, not of the papers.
@@ -76,9 +77,9 @@ impl Tustin {
 
     /// Leaves out the time for which nothing was in flight, when the application has data again.
     pub fn cwnd_event(&mut self, event: u32, sock: &View) {
-        if event == EVENT_TX_START && sock.may_grow() {
+        if event == EVENT_TX_START && sock.ca_state < RECOVERY.into() {
             self.counts.resumed += 1;
-            (self.last_us, self.previous) = (sock.now_us, 0.0);
+            (self.last_us, self.last_delivered, self.previous) = (sock.now_us, sock.delivered, 0.0);
         }
     }
 

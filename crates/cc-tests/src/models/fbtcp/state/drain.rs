@@ -68,6 +68,7 @@ impl State {
             self.time_out(sock, restore.window);
         }
         self.cut_drain_short(sock);
+        self.start_span(sock); // the loss cap does not count what the timeout marked as lost
     }
 
     /// Ends a running drain; slow start then finds W, up to 3/4 of that from before it.

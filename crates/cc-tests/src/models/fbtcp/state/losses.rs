@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::models::reno;
-use hotcc_host_algo::ca_state::LOSS;
 
 impl State {
     /// "Immune to random packet losses": returns W, so that PRR sends one segment for each that arrives.
@@ -46,12 +45,9 @@ impl State {
         self.no_rule();
     }
 
-    /// Undoes a reduction for a loss that proved spurious. The loss cap does not count what a timeout marked as lost.
+    /// Undoes a reduction for a loss that proved spurious.
     pub(in crate::models::fbtcp) fn undo(&mut self, sock: &View) -> u32 {
         self.coverage.add("undos");
-        if sock.ca_state as u8 == LOSS {
-            self.start_span(sock);
-        }
         self.restore = None;
         reno::undo_cwnd(sock)
     }
