@@ -44,6 +44,7 @@ struct flow {
 	u8 timeouts_in_a_row;
 	u8 pad;
 	u32 netns; /* inode number of the sender's namespace: others may use the same port */
+	u64 acked; /* bytes acknowledged at the latest timeout */
 };
 
 struct {
@@ -107,10 +108,13 @@ static __always_inline void record(struct sock *sk, u8 is_retransmission)
 	if (netns_of(sk) != f->netns)
 		return;
 	in_a_row = connection->icsk_retransmits;
+	/* the kernel's count begins again with each ACK of new data: 1 may follow 1 */
 	if (is_retransmission && tcp_ca_state((struct sock *)tp) == TCP_CA_Loss && in_a_row &&
-	    in_a_row != f->timeouts_in_a_row)
+	    (in_a_row != f->timeouts_in_a_row || tp->bytes_acked != f->acked)) {
 		f->timeouts++;
-	f->timeouts_in_a_row = in_a_row;
+		f->timeouts_in_a_row = in_a_row;
+		f->acked = tp->bytes_acked;
+	}
 	at = __sync_fetch_and_add(&lab.records_made, 1);
 	r = bpf_map_lookup_elem(&ack_records, &at);
 	if (!r)

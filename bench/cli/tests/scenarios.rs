@@ -334,3 +334,57 @@ fn what_goes_together_is_swept_together() {
         assert!(error.contains(what), "{error}");
     }
 }
+
+/// A link without a rate carries what its losses let pass, and a queue also records the datagrams that it drops.
+#[test]
+fn there_is_room_for_the_records_of_lossy_links_and_of_dropped_datagrams() {
+    let room = |forward: &str, flow: &str| {
+        let text = format!(
+            "duration_s = 60\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nname = \"x\"\n\
+             between = [\"a\", \"b\"]\nboth = {{ delay_ms = 10 }}\nforward = {{ {forward} }}\n\
+             [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n{flow}\n"
+        );
+        let source = Source::parse(Path::new("x.toml"), text).unwrap_or_else(|why| panic!("{why}"));
+        let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+        planned.plan.packet_records
+    };
+    // a window of 120 segments per 20 ms
+    assert!(room("loss = 0.0001", "cc = \"cubic\"") > 60 * 120 * 50);
+    // 100 Mbit/s of packets of 1428 bytes, most of which the queue drops
+    assert!(room("rate = \"5Mbit/s\"", "kind = \"udp\"\nrate = \"100Mbit/s\"") > 525_000);
+    assert!(room("rate = \"5Mbit/s\"", "cc = \"cubic\"") < 300_000, "as before");
+}
+
+/// Forwarding is one variable with two names.
+#[test]
+fn sysctls_of_the_file_come_after_the_labs_own() {
+    let file = |text: &str| {
+        let source = Source::parse(Path::new("x.toml"), text.to_owned()).unwrap();
+        let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+        let sysctls = planned.plan.hosts[0]
+            .sysctls
+            .iter()
+            .filter(|(key, _)| key.ends_with("forward") || key.ends_with("forwarding"));
+        sysctls.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+    };
+    let off = "seeds = [1]\nsysctl = { \"net.ipv4.conf.all.forwarding\" = 0 }";
+    let text = VALID.replace("seeds = [1]", off);
+    assert_eq!(file(&text), ["net.ipv4.ip_forward=1", "net.ipv4.conf.all.forwarding=0"]);
+    // those of a host come last
+    let text = text.replacen("[[host]]", "[[host]]\nsysctl = { \"net.ipv4.ip_forward\" = 2 }", 1);
+    assert_eq!(file(&text), ["net.ipv4.conf.all.forwarding=0", "net.ipv4.ip_forward=2"]);
+}
+
+#[test]
+fn a_handover_interrupts_one_direction_and_delays_both_from_its_time_on() {
+    let event = "\n[[event]]\nat_s = 6\nhandover = { link = \"beam\", gap_ms = 400, radio = \"nr\", delay_ms = 40 }\n";
+    let source = Source::parse(Path::new("x.toml"), format!("{VALID}{event}")).unwrap();
+    let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+    let beam: Vec<_> = planned.plan.links.iter().filter(|link| link.name.starts_with("beam:")).collect();
+    let [forward, reverse] = beam[..] else { panic!("{beam:?}") };
+    assert!(forward.rates_by_step().any(|rate| rate == 0) && reverse.rates.is_empty());
+    for link in [forward, reverse] {
+        let last = link.phases.last().unwrap();
+        assert_eq!((last.from_ns, last.delay_ns), (6_000_000_000, 40_000_000));
+    }
+}

@@ -204,12 +204,14 @@ pub struct FlowWatch {
     pub detail_size: u32,
     /// Timeouts so far.
     pub timeouts: u16,
-    /// Consecutive timeouts at the latest look.
+    /// Number of consecutive timeouts at the latest one.
     pub timeouts_in_a_row: u8,
     /// Unused.
     pub pad: u8,
     /// Inode number of the sender's network namespace.
     pub netns: u32,
+    /// Bytes that were acknowledged at the latest timeout.
+    pub acked: u64,
 }
 
 /// Returns 2^32 times a probability, limited to the largest u32.

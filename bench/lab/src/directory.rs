@@ -106,10 +106,11 @@ pub(super) fn prepare<'a>(
     Ok(ResultDirectory { directory, manifest: Mutex::new(manifest), moved, _lock: held })
 }
 
-/// Returns whether two manifests differ only in what the inputs of each run have, too: another text of the scenario may
-/// be the same for a run.
+/// Returns whether two manifests differ only in the scenario's name, and in what the inputs of each run have, too:
+/// another text of the scenario may be the same for a run.
 fn is_same_setup(old: &Manifest, new: &Manifest) -> bool {
     let of_each_run = Manifest {
+        scenario: new.scenario.clone(),
         scenario_sha256: new.scenario_sha256.clone(),
         files: new.files.clone(),
         runs: new.runs.clone(),
@@ -207,6 +208,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Results;
     use std::collections::BTreeMap;
 
     fn manifest(scenario_sha256: &str, seeds: &[u64]) -> Manifest {
@@ -344,5 +346,42 @@ mod tests {
         let error = prepare(&directory, &manifest("a", &[1]), "text").unwrap_err().to_string();
         assert!(error.contains("no lab results"), "{error}");
         assert!(directory.join("diary").exists());
+    }
+
+    #[test]
+    fn another_name_of_the_scenario_keeps_results() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("small/6.12");
+        let first = manifest("a", &[1]);
+        let prepared = prepare(&directory, &first, "first").unwrap();
+        prepared.record_result(&first.runs[0], &summary(&first.runs[0])).unwrap();
+        finish(&directory, &first.runs[0]);
+        drop(prepared);
+        let renamed = Manifest { scenario: "large".to_owned(), ..manifest("b", &[1]) };
+        let prepared = prepare(&directory, &renamed, "second").unwrap();
+        assert_eq!(prepared.moved, None);
+        assert!(prepared.has_result(&first.runs[0], &summary(&first.runs[0])));
+    }
+
+    #[test]
+    fn results_can_be_read_while_runs_end() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = scratch.path().join("small/6.12");
+        let all = manifest("a", &(1..=300).collect::<Vec<u64>>());
+        let prepared = prepare(&directory, &all, "text").unwrap();
+        fs::create_dir_all(directory.join("all")).unwrap();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for run in &all.runs {
+                    prepared.record_result(run, &summary(run)).unwrap();
+                    finish(&directory.join(UNFINISHED), run);
+                    fs::rename(directory.join(UNFINISHED).join(run.path()), directory.join(run.path())).unwrap();
+                }
+            });
+            while !writer.is_finished() {
+                Results::read(&directory).unwrap();
+            }
+        });
+        assert_eq!(Results::read(&directory).unwrap().runs.len(), 300);
     }
 }

@@ -139,6 +139,13 @@ fn plan_flow(
     let write_bytes = flow.write_bytes.as_ref().map_or(WRITE_BYTES, |b| *b.get_ref());
     // for datagrams, the rate includes IP headers, like a link's rate
     let headers = if flow.kind == Kind::Udp { 28 } else { 0 };
+    let mtu = way.iter().map(|link| *network.cables[link / 2].link.mtu.get_ref()).min().unwrap_or(u32::MAX);
+    // only the first fragment has ports, by which links know the flow of a packet
+    ensure!(
+        flow.kind != Kind::Udp || write_bytes + headers <= mtu,
+        "a datagram of {write_bytes} bytes, with {headers} of headers, exceeds the path's MTU of {mtu}: lower \
+         `write_bytes`, or raise `mtu`"
+    );
     let pace = flow.rate.as_ref().map(|rate| Pace {
         interval_ns: u64::from(write_bytes + headers) * 8 * 1_000_000_000 / rate.get_ref().0,
         write_bytes,
@@ -184,19 +191,32 @@ fn registered(flow: &Flow, cc: &str, objects: &Objects, algorithms: &mut Vec<Alg
     Ok(name)
 }
 
-/// Returns the room for records: what the links can carry in this time, in both directions, and a reserve.
+/// Returns the room for records: what the links can carry or drop in this time, in both directions, and a reserve.
 fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> u32 {
     const MIN_USUAL_PACKET_BITS: u64 = 4_000;
+    /// More packets keep the guest's processor too busy.
+    const MAX_PACKETS_PER_S: u64 = 40_000;
+    let datagrams = |flow: &PlannedFlow| {
+        let pace = flow.pace.filter(|_| flow.cc.is_none());
+        pace.map_or(0, |pace| duration.as_nanos() as u64 / pace.interval_ns.max(1))
+    };
+    let is_unlimited = |flow: &PlannedFlow| flow.way.iter().all(|link| links[*link].rates.is_empty());
     let mut packets = 100_000;
     for (place, link) in links.iter().enumerate().filter(|(_, link)| link.keeps_records()) {
         let users = flows.iter().filter(|f| f.way.contains(&place)).count() as u64;
+        let offered: u64 = flows.iter().filter(|f| f.way.contains(&place)).map(datagrams).sum();
+        // without a rate, only losses limit what passes in either direction
+        if flows.iter().any(|f| is_unlimited(f) && f.way.iter().any(|crossed| crossed / 2 == place / 2)) {
+            packets += MAX_PACKETS_PER_S * duration.as_secs();
+        }
         let sharing = link.cell.map_or(1, |_| links.iter().filter(|other| other.cell == link.cell).count() as u64);
         let bits: u64 = link
             .rates
             .iter()
             .map(|(steps, rate)| u64::from(*steps) * (link.step_ns / 1000) * (rate / 1000) / 1000)
             .sum();
-        packets += 2 * bits / sharing / MIN_USUAL_PACKET_BITS + users * duration.as_secs() * 100;
+        // a queue also records the datagrams that it drops
+        packets += (2 * bits / sharing / MIN_USUAL_PACKET_BITS).max(offered) + users * duration.as_secs() * 100;
     }
     u32::try_from(packets.min(MAX_RECORDS)).unwrap_or(u32::MAX)
 }
@@ -204,12 +224,16 @@ fn records(links: &[PlannedLink], flows: &[PlannedFlow], duration: Duration) -> 
 fn hosts(scenario: &Scenario, network: &Network) -> Vec<PlannedHost> {
     let mut planned = Vec::new();
     for (place, node) in network.nodes.iter().enumerate() {
-        let mut sysctls: BTreeMap<String, String> = DEFAULT_SYSCTLS.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        for (key, value) in scenario.sysctl.iter().chain(&node.host.sysctl) {
-            sysctls.insert(key.clone(), algorithms::text(value.get_ref()));
+        let own = DEFAULT_SYSCTLS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let of_file = scenario.sysctl.iter().chain(&node.host.sysctl);
+        let of_file = of_file.map(|(key, value)| (key.clone(), algorithms::text(value.get_ref())));
+        // in this order: some settings change others, as `ip_forward` does
+        let mut sysctls: Vec<(String, String)> = Vec::new();
+        for (key, value) in own.into_iter().chain(of_file) {
+            sysctls.retain(|(known, _)| *known != key); // the simulator takes the first of a key
+            sysctls.push((key, value));
         }
-        let setup = network.setup(place);
-        let (name, sysctls) = (node.name.clone(), sysctls.into_iter().collect());
+        let (name, setup) = (node.name.clone(), network.setup(place));
         planned.push(PlannedHost { name, setup, sysctls, rx: (*node.host.rx.get_ref()).into() });
     }
     planned

@@ -26,6 +26,16 @@ const INVALID: &[(&str, &str, &str)] = &[
     ),
     ("kind = \"udp\"", "kind = \"quic\"", "x.toml:53: unknown variant `quic`, expected `tcp` or `udp`"),
     ("source = \"nowhere\"\n", "", "x.toml:62: missing field `source`"),
+    (
+        "rate = \"1Mbit/s\"\n\n[[event]]",
+        "rate = \"1Mbit/s\"\nset = { eta = 2 }\n\n[[event]]",
+        "x.toml:52: `profile` and `set` do not apply to a UDP flow",
+    ),
+    (
+        "rate = \"1Mbit/s\"\n\n[[event]]",
+        "rate = \"1Mbit/s\"\nprofile = \"paper\"\n\n[[event]]",
+        "x.toml:52: `profile` and `set` do not apply to a UDP flow",
+    ),
     // units and ranges
     (
         "rate = \"5Mbit/s\"",
@@ -297,6 +307,7 @@ const INVALID: &[(&str, &str, &str)] = &[
         "x.toml:12: invalid type: string \"yes\", expected a boolean",
     ),
     // sweep and expected
+    ("value = 3.5", "value = \"$loss\"", "x.toml:62: `$loss` in [[expected]] needs a `gate`"),
     ("loss = [0.01]", "loss = []", "x.toml:5: `sweep.loss` has no values"),
     (
         "loss = [0.01]",
@@ -363,6 +374,11 @@ fn planning_errors_name_their_line() {
             "sinr_db = 20\nrate = { table = \"cqi-nr-64qam\", bandwidth_mhz = 40 }",
             "sinr_db = 20\ncapacity_bps = 2e12",
             "x.toml:27: radio `nr`: its capacity reaches 2000000000000 bit/s",
+        ),
+        (
+            "rate = \"1Mbit/s\"\n\n[[event]]",
+            "rate = \"1Mbit/s\"\nwrite_bytes = 2000\n\n[[event]]",
+            "x.toml:54: flow `down`: a datagram of 2000 bytes",
         ),
     ] {
         assert_eq!(VALID.matches(valid).count(), 1, "{valid}");

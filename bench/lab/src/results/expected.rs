@@ -147,6 +147,10 @@ impl TryFrom<ExpectedKeys> for Expected {
         let wanted = match (keys.gate, value, at_least) {
             (Some(name), None, at_least) => {
                 let (of, or_at_most) = (keys.of.unwrap_or_default(), keys.or_at_most);
+                // it exempts a case by the figure that the ratio is of; a median of several cases has no such figure
+                if or_at_most.is_some() && (over.is_empty() || of == Of::Median) {
+                    return Err("`or_at_most` in [[expected]] needs `over`, and applies to each case, not to a median");
+                }
                 Wanted::Gate(Gate { name, at_least, at_most, of, or_at_most })
             }
             (Some(_), Some(_), _) => return Err("[[expected]] with `gate` has limits, and no `value`"),
@@ -230,6 +234,11 @@ mod tests {
         assert_eq!((within.at_least, within.at_most, within.of), (Some(0.4), Some(0.55), Of::Median));
         assert_eq!(gate("gate = 'shares'").unwrap().of, Of::Each);
         assert_eq!(gate("gate = 'shares'\nvalue = 1"), None);
+        let exempting = "gate = 'delay'\nat_most = 0.6\nor_at_most = 15";
+        let over = "over = { cc = 'bbr' }";
+        assert_eq!(gate(&format!("{exempting}\n{over}")).unwrap().or_at_most, Some(15.0));
+        assert_eq!(gate(&format!("{exempting}\n{over}\nof = 'median'")), None);
+        assert_eq!(gate(exempting), None);
         assert!(parse("at_most = 1").is_err() && parse("value = 1\nmissed = true").is_err());
         let missed = |value: &str| {
             let missed = parse(&format!("at_least = 1\nmissed = {value}"))?.missed;

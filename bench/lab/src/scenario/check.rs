@@ -291,6 +291,9 @@ fn check_flow(scenario: &Scenario, flow: &Flow) -> CheckResult {
     if let Some(paced) = flow.paced.as_ref().filter(|_| flow.kind == Kind::Udp) {
         return invalid(paced, "`paced` does not apply to a UDP flow: its `rate` sets the time between its packets");
     }
+    if flow.kind == Kind::Udp && (flow.profile.is_some() || !flow.set.is_empty()) {
+        return invalid(&flow.name, "`profile` and `set` do not apply to a UDP flow: UDP has no congestion control");
+    }
     match (flow.kind, &flow.cc, &flow.rate) {
         (Kind::Tcp, None, _) => invalid(&flow.name, format!("flow `{}` needs `cc`", flow.name.get_ref())),
         (Kind::Udp, Some(cc), _) => invalid(cc, "`cc` does not apply to a UDP flow: UDP has no congestion control"),

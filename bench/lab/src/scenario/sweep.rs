@@ -73,11 +73,13 @@ impl Case {
     }
 }
 
-/// The part of a file that declares what is swept.
+/// The parts of a file that are read before swept values are put into it.
 #[derive(Deserialize)]
 struct Swept {
     #[serde(default)]
     sweep: BTreeMap<String, toml::Spanned<Vec<toml::Value>>>,
+    #[serde(default)]
+    expected: Vec<toml::Spanned<toml::Table>>,
 }
 
 impl Source {
@@ -91,6 +93,16 @@ impl Source {
     /// Parses the text of a scenario file, and checks all its cases.
     pub fn parse(path: &Path, text: String) -> Result<Self, ScenarioError> {
         let swept: Swept = toml::from_str(&text).map_err(|e| at(path, &text, &e))?;
+        for block in &swept.expected {
+            let mut used = Vec::new();
+            block.get_ref().values().for_each(|value| keys(value, &mut used));
+            // a report compares other figures once, for all cases, as the file has them
+            if let Some(key) = used.first().filter(|_| !block.get_ref().contains_key("gate")) {
+                let what =
+                    format!("`${key}` in [[expected]] needs a `gate`: other figures are compared once, for all cases");
+                return Err(line(path, &text, &block.span(), what));
+            }
+        }
         let mut sweep = Vec::new();
         for (key, values) in swept.sweep {
             let span = values.span();

@@ -78,7 +78,10 @@ pub fn resume(
     command
         .args(["-incoming", &format!("fd:{}", state.as_raw_fd())])
         // the stream has only the devices, without a configuration section
-        .args(["-global", "migration.send-configuration=off", "-fw_cfg"])
+        .args(["-global", "migration.send-configuration=off"])
+        // QEMU would announce the machine on networks that it does not have, four times in its first second, by this
+        // machine's clock: the processor would stop for that at another instruction each time
+        .args(["-global", "migration.announce-rounds=0", "-fw_cfg"])
         .arg(format!("name={JOB_FILE},file={}", option_value(&job.to_string_lossy())));
     let mut heard = false;
     let ended = Process::start(command, machine, scratch, &[state.as_fd()], None)?.converse(|message| {
