@@ -192,7 +192,7 @@ shellcheck:
     #!/usr/bin/env bash
     set -euo pipefail
     if command -v shellcheck >/dev/null; then
-        find . -path ./target -prune -o -name '*.sh' -print0 | xargs -0 shellcheck .ci/run
+        find . -path ./target -prune -o -name '*.sh' -print0 | xargs -0 shellcheck .ci/run deploy/debian/* deploy/rpm/*
     else
         echo "shellcheck is not installed: shell scripts were not checked"
     fi

@@ -11,6 +11,7 @@ use hotcc_testbed::command::failed;
 use hotcc_testbed::soak;
 use hotcc_testbed::statistics::median;
 use serde_json::Value;
+use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -118,6 +119,12 @@ fn the_kernel_follows_the_file() {
     let counts = json(&["save", &saved, "--json"]);
     assert_eq!((&counts["algorithms"], &counts["defaults"], &counts["receivers"]), (&2.into(), &2.into(), &1.into()));
     same(&saved);
+    assert_eq!(counts["warnings"], serde_json::json!([]));
+    chown(test.0.dir.path(), Some(65_534), None).unwrap();
+    let told = json(&["save", &saved, "--json"]);
+    let warning = told["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("can change or hide") && warning.contains("stranger.bpf.o"), "{told}");
+    chown(test.0.dir.path(), Some(0), None).unwrap();
 
     // tunables are set in place; constants and objects are swapped
     ok(&["set", "ap_dtcp", "eta=9", "n_max=7"]);

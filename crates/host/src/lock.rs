@@ -42,7 +42,7 @@ pub fn acquire(path: &Path, mode: u32, patience: Duration) -> Result<Lock> {
             Err((back, _)) => back,
         };
         if started.elapsed() > patience {
-            let busy = format!("another hotcc command has been running for {} s", patience.as_secs());
+            let busy = format!("another hotcc command has been running for {} s", patience.as_secs_f64());
             return Err(Error::failed(busy)
                 .and(&format!("wait for it to finish, or find its process: fuser {}", path.display())));
         }

@@ -12,10 +12,13 @@ use aya::maps::MapData;
 use hotcc_abi::clock::monotonic_ms32;
 use hotcc_abi::pins;
 use hotcc_abi::radio::{self, Capacity, IndexKey, PackedSinr, Slot, effective_max_age_ms};
+use hotcc_host::lock;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 /// Maximum number of abandoned links that one eviction removes.
 const EVICTED_AT_ONCE: usize = 64;
@@ -27,6 +30,11 @@ pub struct RadioMap {
     /// The prefix of each slot, as of generation `prefixes_of`.
     prefixes: HashMap<u32, IndexKey>,
     prefixes_of: Option<u32>,
+    /// For each slot that this process took, whether its writers have lost it: the slot's owner does not distinguish
+    /// two links of one process.
+    lost: HashMap<u32, (IndexKey, Arc<AtomicBool>)>,
+    /// How long to wait for another command that changes links.
+    patience: Duration,
 }
 
 impl RadioMap {
@@ -58,7 +66,7 @@ impl RadioMap {
     fn new((index, slots): (Index, MapData)) -> Result<Self, MapError> {
         let slots = RadioSlots::writable(slots.fd()).map_err(MapError::mapping)?;
         let view = RadioView { index, slots: Arc::new(slots) };
-        Ok(Self { view, prefixes: HashMap::new(), prefixes_of: None })
+        Ok(Self { view, prefixes: HashMap::new(), prefixes_of: None, lost: HashMap::new(), patience: lock::PATIENCE })
     }
 
     /// Returns the slot of exactly this prefix. The kernel only finds longest matches; to find which prefix a slot
@@ -74,6 +82,11 @@ impl RadioMap {
         Ok((self.prefixes.get(&slot) == Some(&key)).then_some(slot))
     }
 
+    /// Sets how long to wait for another command that changes links; 10 s at first.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// Returns the same map for reading.
     #[must_use]
     pub fn view(&self) -> &RadioView {
@@ -87,7 +100,7 @@ impl RadioMap {
     /// [`MapError::Owned`] if another live process feeds it; also fails if index or slots are full, or if the index
     /// cannot be written.
     pub fn take_link(&mut self, key: IndexKey, options: &LinkOptions) -> Result<LinkWriter, MapError> {
-        let _lock = pinned::lock()?;
+        let _lock = pinned::lock(self.patience)?;
         let owner = Owner::current();
         let existing = self.exact(key)?;
         let slot = match existing {
@@ -115,16 +128,22 @@ impl RadioMap {
         self.prefixes.insert(slot, key);
         // Also for an existing link: the process that added it may have been killed before it changed the generation.
         self.bump_generation();
-        Ok(LinkWriter::new(Arc::clone(&self.view.slots), key, slot, owner, existing.is_none()))
+        let (of, lost) = self.lost.entry(slot).or_insert_with(|| (key, Arc::default()));
+        if existing.is_none() || *of != key {
+            lost.store(true, Relaxed);
+            (*of, *lost) = (key, Arc::default());
+        }
+        let lost = Arc::clone(lost);
+        Ok(LinkWriter::new(Arc::clone(&self.view.slots), key, slot, owner, existing.is_none(), lost))
     }
 
     /// Removes `key` from the map. Flows fall back to the next shorter prefix, or to none. Drop this process's own
-    /// writer of the link first; writers of other processes notice the removal by the owner in the slot.
+    /// writer of the link before it takes another one; writers of other processes notice the removal by the owner in the slot.
     ///
     /// # Errors
     /// [`MapError::NoSuchLink`]; [`MapError::Owned`] if another live process feeds it and `take_over` is not set.
     pub fn remove_link(&mut self, key: IndexKey, take_over: bool) -> Result<(), MapError> {
-        let _lock = pinned::lock()?;
+        let _lock = pinned::lock(self.patience)?;
         let slot = self.exact(key)?.ok_or(MapError::NoSuchLink { link: key })?;
         let slots = Arc::clone(&self.view.slots);
         let line = slots.slot(slot);

@@ -12,6 +12,7 @@ use hotcc_host::error::io_error;
 use hotcc_host::lock::{self, Lock};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn signal_dir(pin_root: &Path) -> PathBuf {
     pin_root.join("signal")
@@ -63,7 +64,7 @@ fn open_pin(
 /// Creates missing maps, from the object that has the same map definitions as every algorithm.
 pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     bpffs::need(pin_root).map_err(MapError::Pins)?;
-    let _lock = lock()?;
+    let _lock = lock(lock::PATIENCE)?;
     let dir = signal_dir(pin_root);
     bpffs::make(&dir).map_err(MapError::Pins)?;
     let object = hotcc_bpf::prog("radio_maps")
@@ -87,11 +88,11 @@ pub(crate) fn create(pin_root: &Path) -> Result<(Index, MapData), MapError> {
     Ok(maps)
 }
 
-/// Takes the lock that excludes all other commands that change the index, until it is dropped.
-pub(crate) fn lock() -> Result<Lock, MapError> {
+/// Takes the lock that excludes all other commands that change the index, until it is dropped. Waits for up to `patience`.
+pub(crate) fn lock(patience: Duration) -> Result<Lock, MapError> {
     let path = Path::new(pins::RUN).join(pins::RADIO_LOCK);
     let action = format!("lock {}", path.display());
-    let lock = lock::acquire(&path, 0o660, lock::PATIENCE).map_err(|e| MapError::system(&action, e))?;
+    let lock = lock::acquire(&path, 0o660, patience).map_err(|e| MapError::system(&action, e))?;
     give_lock(lock.file()).map_err(|e| MapError::system(&action, e))?;
     Ok(lock)
 }

@@ -6,8 +6,8 @@ use crate::reading::Reading;
 use crate::slots::RadioSlots;
 use hotcc_abi::radio::{self, Capacity, IndexKey, PackedSinr, Slot, sinr_to_q8};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// Options for taking a link.
@@ -43,13 +43,22 @@ pub struct LinkWriter {
     slot: u32,
     owner: Owner,
     new: bool,
+    /// Whether its slot was freed and taken for another link by this process.
+    lost: Arc<AtomicBool>,
     /// The serving cell of the last reading that names one, or [`NO_CELL`].
     cell: AtomicU64,
 }
 
 impl LinkWriter {
-    pub(crate) fn new(slots: Arc<RadioSlots>, key: IndexKey, slot: u32, owner: Owner, new: bool) -> Self {
-        Self { slots, key, slot, owner, new, cell: AtomicU64::new(NO_CELL) }
+    pub(crate) fn new(
+        slots: Arc<RadioSlots>,
+        key: IndexKey,
+        slot: u32,
+        owner: Owner,
+        new: bool,
+        lost: Arc<AtomicBool>,
+    ) -> Self {
+        Self { slots, key, slot, owner, new, lost, cell: AtomicU64::new(NO_CELL) }
     }
 
     /// Returns the key of the link.
@@ -115,7 +124,7 @@ impl LinkWriter {
     fn line(&self) -> Result<&Slot, MapError> {
         let lost = |by: String| MapError::Lost { link: self.key, by };
         let line = self.slots.slot(self.slot).ok_or_else(|| lost("its slot does not exist".to_owned()))?;
-        if line.state.load(Acquire) != radio::STATE_TAKEN {
+        if self.lost.load(Relaxed) || line.state.load(Acquire) != radio::STATE_TAKEN {
             return Err(lost("it was removed from the radio map".to_owned()));
         }
         let owner = Owner::of(line);

@@ -78,7 +78,7 @@ fn units_are_hardened_and_explain_what_they_leave_open() {
 /// An address or an interface may come late. By default, systemd gives up after five starts.
 #[test]
 fn units_of_the_network_start_again_until_it_is_there() {
-    for name in ["hotcc-exporter.service", "pep-border.service", "pep-server.service"] {
+    for name in ["hotcc-exporter.service", "sinr-feeder.service", "pep-border.service", "pep-server.service"] {
         let unit = fs::read_to_string(deploy().join(name)).unwrap();
         for line in ["StartLimitIntervalSec=0", "Restart=on-failure", "RestartSec=2"] {
             assert!(unit.lines().any(|found| found == line), "{name} lacks {line}");

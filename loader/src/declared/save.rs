@@ -13,7 +13,7 @@ use hotcc_host::netns;
 use serde::Serialize;
 use std::fs::{self, Permissions};
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use toml::{Spanned, Value};
@@ -33,7 +33,7 @@ pub struct Saved {
     pub receivers: usize,
     /// Policy rules in it.
     pub rules: usize,
-    /// What runs but cannot be declared.
+    /// What runs but cannot be declared, or may not be applied at boot.
     pub warnings: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub fn save(file: &Path) -> Result<Saved> {
     need_bpffs()?;
     let mut warnings = Vec::new();
     let policy = policy_rules()?;
-    let algorithm = algorithms(&policy)?;
+    let algorithm = algorithms(&policy, &mut warnings)?;
     check_rules(&policy, &algorithm, &mut warnings)?;
     let document =
         Document { algorithm, default: defaults(&mut warnings)?, policy, receiver: receivers(&mut warnings)? };
@@ -105,7 +105,7 @@ fn check_rules(policy: &[RuleTable], algorithms: &[AlgorithmTable], warnings: &m
 }
 
 /// Returns the algorithms, without the registrations that belong to rules with tunables: the rules declare those.
-fn algorithms(policy: &[RuleTable]) -> Result<Vec<AlgorithmTable>> {
+fn algorithms(policy: &[RuleTable], warnings: &mut Vec<String>) -> Result<Vec<AlgorithmTable>> {
     let of_rules: Vec<String> = policy.iter().filter(|rule| !rule.tunables.is_empty()).map(own_name).collect();
     let mut tables = Vec::new();
     for algo in Algo::all()? {
@@ -113,10 +113,23 @@ fn algorithms(policy: &[RuleTable]) -> Result<Vec<AlgorithmTable>> {
             && !of_rules.contains(&algo.name)
             && let Some(serving) = algo.current()?
         {
-            tables.push(algorithm(&algo, &serving).map_err(|e| e.during(&format!("cannot save {}", algo.name)))?);
+            let table = algorithm(&algo, &serving).map_err(|e| e.during(&format!("cannot save {}", algo.name)))?;
+            let object = Path::new(table.object.get_ref());
+            if !object.ancestors().all(is_roots) && object.is_absolute() {
+                warnings.push(format!(
+                    "another user than root can change or hide {}; hotcc.service may be unable to read it at boot, and \
+                     then applies nothing: keep the object in /etc/hotcc",
+                    object.display()
+                ));
+            }
+            tables.push(table);
         }
     }
     Ok(tables)
+}
+
+fn is_roots(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.uid() == 0)
 }
 
 fn algorithm(algo: &Algo, serving: &Version) -> Result<AlgorithmTable> {

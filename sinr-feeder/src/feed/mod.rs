@@ -10,6 +10,7 @@ use crate::reject::{Reject, Rejections};
 use hotcc_abi::clock::{monotonic_ns, ms32};
 use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
 use hotcc_host::error::chain;
+use hotcc_host::lock;
 use hotcc_radio_map::{LinkOptions, LinkWriter, MapError, RadioMap};
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -113,8 +114,8 @@ pub struct Feed {
     vacant: Vec<usize>,
     /// When unneeded links were last searched for.
     forgot_ns: u64,
-    /// Whether the map was full at some time since then.
-    is_map_full: bool,
+    /// Whether the map has taken no more links since then, because it is full or another command changes links.
+    takes_no_links: bool,
     /// Whether an error of a new link was logged since the last search for unneeded links.
     has_warned: bool,
     sources: Vec<SourceState>,
@@ -129,6 +130,8 @@ const SELDOM_NS: u64 = 10_000_000_000;
 /// Time between two searches for unneeded links, and the maximum number removed at once.
 const FORGET_EVERY_NS: u64 = 500_000_000;
 const FORGET_AT_ONCE: usize = 64;
+/// How long a new link waits for another command that changes links. All readings wait meanwhile.
+const LIVE_PATIENCE: Duration = Duration::from_millis(100);
 /// Index of the entry for readings without a name.
 const UNNAMED: usize = 0;
 
@@ -146,7 +149,7 @@ impl Feed {
             made: HashMap::new(),
             vacant: Vec::new(),
             forgot_ns: 0,
-            is_map_full: false,
+            takes_no_links: false,
             has_warned: false,
             sources: Vec::new(),
             publishers,
@@ -171,6 +174,9 @@ impl Feed {
                 }
                 return Err(e);
             }
+        }
+        if let Some(map) = &mut feed.map {
+            map.set_patience(LIVE_PATIENCE);
         }
         Ok(feed)
     }
@@ -263,7 +269,7 @@ impl Feed {
         let share = self.plan.max_links / (self.sources.len() * grant.map_or(1, |grant| grant.all)).max(1);
         let maker = (source, grant.map(|grant| grant.link));
         let made = self.made.entry(maker).or_default();
-        if self.is_map_full || made.links >= share.max(1) {
+        if self.takes_no_links || made.links >= share.max(1) {
             made.wants_room = true;
             return Err(Reject::NoRoom);
         }
@@ -273,7 +279,7 @@ impl Feed {
                 warn!("{}", chain(&e));
             }
             // a link that another feeder has says nothing about the others
-            self.is_map_full = matches!(e, MapError::NoFreeSlot | MapError::IndexFull);
+            self.takes_no_links = !matches!(e, MapError::Owned { .. });
             Reject::NoRoom
         })?;
         self.entries[index].made_by = Some(maker);
@@ -287,7 +293,7 @@ impl Feed {
         if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
             return;
         }
-        (self.forgot_ns, self.is_map_full, self.has_warned) = (now_ns, false, false);
+        (self.forgot_ns, self.takes_no_links, self.has_warned) = (now_ns, false, false);
         let long_ns = self.plan.forget_after.as_nanos() as u64;
         let may_go = |entry: &Entry, maker: Maker| {
             let idle_ns = now_ns.saturating_sub(entry.latest_ns);
@@ -305,6 +311,12 @@ impl Feed {
             found.truncate(FORGET_AT_ONCE);
         }
         for (_, link, index, maker) in found {
+            if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
+                warn!("{}", chain(&e));
+                if !matches!(e, MapError::NoSuchLink { .. } | MapError::Owned { .. }) {
+                    break; // the next search tries again
+                }
+            }
             self.links.remove(&link);
             self.entries[index].writers.clear();
             self.entries[index].made_by = None;
@@ -312,9 +324,6 @@ impl Feed {
                 made.links -= 1;
             }
             self.vacant.push(index);
-            if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
-                warn!("{}", chain(&e));
-            }
         }
         self.made.values_mut().for_each(|made| made.wants_room = false);
     }
@@ -424,6 +433,7 @@ impl Feed {
         let links: Vec<IndexKey> = self.links.drain().map(|(link, _)| link).collect();
         let mut removed = Ok(());
         if let Some(map) = self.map.as_mut().filter(|_| remove) {
+            map.set_patience(lock::PATIENCE); // no reading waits any more
             removed = links.into_iter().map(|link| map.remove_link(link, false)).fold(Ok(()), Result::and);
         }
         self.failure.take().map_or(removed, Err)

@@ -193,6 +193,12 @@ fn a_freed_slot_rests_and_readers_are_told() {
     assert_eq!(third.slot(), freed);
     let blank = map.view().snapshot(freed).unwrap();
     assert_eq!((blank.sinr, blank.updates), (None, 0));
+    // the writer that had the slot before does not write for the new link, or give it up
+    let wrong = writer.publish(&Reading { sinr_db: Some(9.0), ..Reading::default() }, monotonic_ms32());
+    assert!(matches!(wrong, Err(MapError::Lost { .. })), "{wrong:?}");
+    drop(writer);
+    third.publish(&Reading { sinr_db: Some(1.0), ..Reading::default() }, monotonic_ms32()).unwrap();
+    assert_eq!(map.view().snapshot(freed).unwrap().sinr_db(), Some(1.0));
 }
 
 #[test]

@@ -3,13 +3,18 @@
 use crate::map::OPTIONS;
 use crate::sandbox::{key, sandbox};
 use hotcc_abi::clock::{monotonic_ms32, monotonic_ns};
+use hotcc_abi::pins;
 use hotcc_abi::radio::{SOURCE_AT, SOURCE_PEER, SOURCE_UDP};
+use hotcc_host::lock;
 use hotcc_radio_map::{Freshness, LinkOptions, RadioMap, RadioView, Reading};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use sinr_feeder::condition::{Conditioning, Pace};
 use sinr_feeder::feed::{Feed, Plan};
 use sinr_feeder::reading::{Grant, RawReading, Ue};
 use sinr_feeder::reject::Reject;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 const MAX_LINKS: usize = 200;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -159,4 +164,35 @@ fn a_feeder_that_starts_again_applies_the_maximum_age_that_was_asked_for() {
     let _feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
     let links = view.links().unwrap();
     assert_eq!(links[0].snapshot.freshness(links[0].snapshot.taken_ms), Freshness::Fresh);
+}
+
+/// Another command that changes links may take long; a service manager kills a feeder that stands still for 10 s.
+#[test]
+fn a_held_lock_delays_no_reading_of_other_links() {
+    let Some(sandbox) = sandbox("a_held_lock_delays_no_reading_of_other_links") else { return };
+    let map = RadioMap::open_or_create(&sandbox.root).unwrap();
+    let forget_after = Duration::from_secs(600);
+    let plan = Plan { within: vec![key("10.0.0.0/8")], forget_after, max_links: MAX_LINKS, ..Plan::default() };
+    let mut feed = Feed::new(plan, Some(map), Vec::new()).unwrap();
+    // in a mount namespace of its own, this thread has another lock than the other tests
+    let held = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS).unwrap();
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>).unwrap();
+        mount(Some("tmpfs"), pins::RUN, Some("tmpfs"), MsFlags::empty(), Some("mode=0755")).unwrap();
+        let source = feed.add_source("any".to_owned(), SOURCE_UDP, Pace::Unknown);
+        let start_ns = monotonic_ns();
+        assert!(offer(&mut feed, source, [10, 0, 0, 1], start_ns));
+        let held = lock::acquire(&Path::new(pins::RUN).join(pins::RADIO_LOCK), 0o660, Duration::ZERO).unwrap();
+        let started = Instant::now();
+        for n in 1..50u8 {
+            assert!(!offer(&mut feed, source, [10, 0, 1, n], start_ns + u64::from(n)));
+            assert!(offer(&mut feed, source, [10, 0, 0, 1], start_ns + u64::from(n)));
+        }
+        assert!(started.elapsed() < lock::PATIENCE / 4);
+        feed.tick(start_ns + SECOND_NS);
+        assert_eq!(feed.link_count(), 1, "what cannot be removed is not forgotten");
+        drop(held);
+        assert!(offer(&mut feed, source, [10, 0, 1, 1], start_ns + SECOND_NS));
+    });
+    held.join().unwrap();
 }
