@@ -7,13 +7,18 @@ mod fed;
 use common::*;
 use fed::Fed;
 use hotcc_abi::pep::PepFlow;
+use hotcc_abi::radio::{self, IndexKey};
 use hotcc_abi::{clock, pins};
+use hotcc_radio_map::{LinkOptions, RadioMap};
 use hotcc_testbed::netlab::Lab;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
+use nix::sys::time::TimeValLike;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -112,6 +117,37 @@ fn a_full_queue_is_found_and_nothing_changes() {
         assert!(elsewhere.is_empty(), "{elsewhere:?}");
         assert_eq!([cc_of(&busy), cc_of(&idle)], ["cubic", "cubic"]);
     });
+}
+
+/// Returns the processor time of all commands so far, in seconds.
+fn commands_cpu_s() -> f64 {
+    let used = getrusage(UsageWho::RUSAGE_CHILDREN).unwrap();
+    (used.user_time() + used.system_time()).num_microseconds() as f64 / 1e6
+}
+
+/// With many radio links, a look takes long. Then looks are further apart, so that they take at most 4 % of the time.
+#[test]
+fn looks_at_many_links_take_little_of_a_processor() {
+    let Some(_test) = kernel_test("looks_at_many_links_take_little_of_a_processor", &[]) else { return };
+    let mut map = RadioMap::open_or_create(Path::new(pins::ROOT)).unwrap();
+    let options = LinkOptions { source: radio::SOURCE_TRACE, max_age_ms: 1000, period_ms: 100, take_over: true };
+    let others = (0..3000).map(|n| Ipv4Addr::from_bits(Ipv4Addr::new(10, 250, 0, 0).to_bits() + n));
+    let links: Vec<IndexKey> =
+        others.chain([Ipv4Addr::LOCALHOST]).map(|peer| IndexKey::prefix(peer.into(), 32).unwrap()).collect();
+    let writers: Vec<_> = links.iter().map(|link| map.take_link(*link, &options).unwrap()).collect();
+    let _connection = Connection::new("cubic");
+    let cpu_s = |time: &str, every: &str| {
+        let before = commands_cpu_s();
+        json(&["advise", "--json", "--quiet", "--for", time, "--every", every, "--to-prefix", "127.0.0.1"]);
+        commands_cpu_s() - before
+    };
+    let two_looks_s = cpu_s("1s", "60");
+    let often_s = cpu_s("4s", "0.1");
+    drop(writers);
+    for link in links {
+        map.remove_link(link, true).unwrap();
+    }
+    assert!(often_s < 2.0 * two_looks_s + 0.06 * 4.0, "{often_s} s of 4 s; two looks: {two_looks_s} s");
 }
 
 #[test]

@@ -25,6 +25,20 @@ impl Place {
         let length = if address.is_ipv4() { PREFIX_LENGTHS.0 } else { PREFIX_LENGTHS.1 };
         Self::Prefix(PathKey::prefix(address, length).unwrap_or(PathKey::address(address)))
     }
+
+    /// Returns the link of the radio map in this slot, as the place of an address. `peers` are those of the link.
+    ///
+    /// In the radio map, `::/0` holds IPv4 addresses, too, but no rule for `::/0` matches them: they are a place of their
+    /// own.
+    #[must_use]
+    pub fn of_link(slot: u32, peers: Option<&str>, address: IpAddr) -> Self {
+        let is_v4 = address.to_canonical().is_ipv4();
+        let of_family = |peers: &str| match peers.parse::<PathKey>() {
+            Ok(key) if is_v4 && !key.is_v4() => PathKey::ALL_V4.to_string(),
+            _ => peers.to_owned(),
+        };
+        Self::Radio(slot, peers.map(of_family))
+    }
 }
 
 /// Connections of one group have the same key.
@@ -95,7 +109,7 @@ pub struct Group {
     pub retransmit_ratio: f64,
     /// Segment size of the connection with the most bytes.
     pub mss: u32,
-    /// Least RTT, microseconds.
+    /// Median of the connections' least RTTs, by busy time, microseconds.
     pub least_rtt_us: Option<u32>,
     /// Median of the smoothed RTT, by busy time, microseconds.
     pub median_rtt_us: Option<u32>,
@@ -220,6 +234,9 @@ fn group(Key { netns, place, cc }: Key, mut seen: Vec<Seen>, elapsed_ms: u64) ->
         let queue = |rtt: u32| u64::from(rtt.saturating_sub(one.least_rtt_us.unwrap_or(rtt)));
         queues.extend(one.rtts.iter().map(|(rtt, weight)| (queue(*rtt), *weight)));
     }
+    // not the least of all: a queue is a connection's own, and peers of a link may be at any distance
+    let mut leasts: Vec<(u64, u64)> =
+        seen.iter().filter_map(|one| Some((u64::from(one.least_rtt_us?), one.busy_ms))).collect();
     let weight: u64 = queues.iter().map(|(_, weight)| weight).sum();
     let (prefix, to) = match place {
         Place::Prefix(key) => (Some(key.to_string()), key.to_string()),
@@ -239,7 +256,7 @@ fn group(Key { netns, place, cc }: Key, mut seen: Vec<Seen>, elapsed_ms: u64) ->
         busy_goodput_bps: bps(busy_ms),
         retransmit_ratio: if segments > 0.0 { retransmits as f64 / segments } else { 0.0 },
         mss: seen.iter().max_by_key(|one| one.bytes).map_or(0, |one| one.latest.mss),
-        least_rtt_us: seen.iter().filter_map(|one| one.least_rtt_us).min(),
+        least_rtt_us: quantile(&mut leasts, 0.5).and_then(|rtt| u32::try_from(rtt).ok()),
         median_rtt_us: quantile(&mut rtts, 0.5).and_then(|rtt| u32::try_from(rtt).ok()),
         queue_mean_us: queues.iter().map(|(q, w)| q * w).sum::<u64>().checked_div(weight).unwrap_or(0),
         queue_p95_us: quantile(&mut queues, 0.95).unwrap_or(0),
@@ -361,5 +378,37 @@ mod tests {
             let group = only(groups);
             assert_eq!((group.prefix.as_deref(), group.to), (prefix, format!("radio link {peers}")));
         }
+    }
+
+    /// A rule for `::/0` matches no IPv4 address, but the radio map's link does.
+    #[test]
+    fn ipv4_over_a_link_of_both_families_has_a_prefix_of_its_own() {
+        let mut groups = Groups::default();
+        for (port, peer) in [(1, "192.0.2.1"), (2, "2001:db8::1")] {
+            let place = Place::of_link(3, Some("::/0"), peer.parse().unwrap());
+            let key = Key { place, ..key("cubic", peer) };
+            groups.add(key.clone(), ends(port), look(0, 0));
+            groups.add(key, ends(port), look(1000, 1000 * u64::from(port)));
+        }
+        let found: Vec<_> = groups.finish().into_iter().map(|group| group.prefix.unwrap()).collect();
+        assert_eq!(found, ["::/0", "0.0.0.0/0"], "the largest first");
+        let of = |peers, address: &str| Place::of_link(3, Some(peers), address.parse().unwrap());
+        assert_eq!(of("10.45.0.0/16", "10.45.0.1"), Place::Radio(3, Some("10.45.0.0/16".to_owned())));
+        assert_eq!(of("192.0.2.1:4096/6", "192.0.2.1"), Place::Radio(3, Some("192.0.2.1:4096/6".to_owned())));
+    }
+
+    /// A radio link may have peers at any distance, this host itself included.
+    #[test]
+    fn a_short_path_among_others_makes_no_queue_of_theirs_long() {
+        let mut groups = Groups::default();
+        for (port, busy_ms, rtts, bytes) in [(1, 100, (60, 50), 100_000), (2, 1000, (85_000, 60_000), 1_000_000)] {
+            let first = Look { srtt_us: Some(rtts.0), min_rtt_us: Some(rtts.1), ..look(0, 0) };
+            groups.add(key("cubic", "192.0.2.1"), ends(port), first);
+            let last = Look { at_ms: 1000, acked_bytes: bytes, busy_ms, ..first };
+            groups.add(key("cubic", "192.0.2.1"), ends(port), last);
+        }
+        let group = only(groups);
+        assert_eq!((group.least_rtt_us, group.queue_mean_us), (Some(60_000), 22_728));
+        assert_eq!(crate::advise::rules::advise(&group, 0).try_cc, None);
     }
 }

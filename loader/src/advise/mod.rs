@@ -79,10 +79,15 @@ pub fn look(options: &Options, stop: &AtomicBool, mut each: impl FnMut(Duration,
     let end = began + options.limit;
     loop {
         let due = Instant::now();
-        let (flows, every) = paced(options.every, || with_signal(lister.list()?))?;
-        let (at_ms, so_far) = (monotonic_ns() / 1_000_000, began.elapsed());
-        let flows: Vec<Flow> = flows?.into_iter().filter(|flow| options.includes(flow)).collect();
-        let peers = peers_of_links(&flows)?;
+        // all of a look is paced: of many links, the list takes longer than that of the connections
+        let (taken, every) = paced(options.every, || -> Result<_> {
+            let listed = lister.list()?;
+            let at_ms = monotonic_ns() / 1_000_000;
+            let flows: Vec<Flow> = with_signal(listed)?.into_iter().filter(|flow| options.includes(flow)).collect();
+            let peers = peers_of_links(&flows)?;
+            Ok((at_ms, flows, peers))
+        })?;
+        let ((at_ms, flows, peers), so_far) = (taken?, began.elapsed());
         times.push(so_far);
         each(so_far, flows.len());
         for flow in flows {
@@ -127,6 +132,7 @@ fn look_at(flow: Flow, at_ms: u64, peers: &BTreeMap<u32, String>) -> (Key, Ends,
         radio: sinr_db.is_some(),
         pep: c.pep.is_some_and(|pep| pep.age_ms < MAX_PEP_AGE_MS),
     };
-    let place = slot.map_or_else(|| Place::of(c.peer.ip()), |slot| Place::Radio(slot, peers.get(&slot).cloned()));
+    let of_link = |slot| Place::of_link(slot, peers.get(&slot).map(String::as_str), c.peer.ip());
+    let place = slot.map_or_else(|| Place::of(c.peer.ip()), of_link);
     (Key { netns: c.netns.clone(), place, cc: c.cc }, (c.netns, c.local, c.peer), look)
 }

@@ -88,15 +88,15 @@ fn limited_by_ends(group: &Group) -> Option<Advice> {
 
 /// A border PEP tells mdcubic which losses are not congestion.
 fn behind_border(group: &Group) -> Option<Advice> {
-    if !group.pep {
-        return None;
+    if !group.pep || group.retransmit_ratio < FEW_LOSSES {
+        return None; // the advice is about losses
     }
     let [ours, cubic] = evidence::behind_border();
     if group.cc == "mdcubic" {
         let why = "A border PEP reports on it, and it already runs the one that reads the reports.".to_owned();
         return keep("behind-border", why, Vec::new());
     }
-    if group.retransmit_ratio < FEW_LOSSES || group.cc != "cubic" {
+    if group.cc != "cubic" {
         return None;
     }
     Some(Advice {
@@ -373,5 +373,18 @@ mod tests {
         let unknown =
             Group { least_rtt_us: None, median_rtt_us: None, queue_mean_us: 0, queue_p95_us: 0, ..group("cubic") };
         assert_eq!(advice(&Group { retransmit_ratio: 0.01, ..unknown }).1, None);
+    }
+
+    #[test]
+    fn a_pep_without_losses_does_not_hide_a_long_queue() {
+        let queue = |retransmit_ratio| Group {
+            pep: true,
+            retransmit_ratio,
+            queue_mean_us: 90_000,
+            queue_p95_us: 200_000,
+            ..group("mdcubic")
+        };
+        assert_eq!(advice(&queue(0.0)), ("long-queue", Some("crest")));
+        assert_eq!(advice(&queue(0.005)), ("behind-border", None));
     }
 }

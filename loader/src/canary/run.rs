@@ -52,6 +52,10 @@ pub fn start(options: &Options, report: impl FnMut(&Event)) -> Result<State> {
     need_root("hotcc canary start")?;
     need_bpffs()?;
     let (plan, pair) = Plan::new(&options.request)?;
+    // otherwise a condition that matches nothing shows only when the time is over
+    for warning in pair.warnings() {
+        tracing::warn!("{warning}");
+    }
     let log = Log::open(&options.log)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.tried(|| "cannot start a canary".to_owned())?.block_on(async {
@@ -242,7 +246,12 @@ impl<F: FnMut(&Event)> Canary<F> {
         match state {
             State::Promoted => (None, format!("`hotcc canary promote` ended the canary at {at}.")),
             State::Expired => {
-                (Some(Outcome::Abort), format!("At {at}, the share expired, because it was not renewed in time."))
+                let why = if monotonic_ns() >= self.running.expires_ns() {
+                    "the share expired, because it was not renewed in time"
+                } else {
+                    "another command began to end the canary, and was killed"
+                };
+                (Some(Outcome::Abort), format!("At {at}, {why}."))
             }
             _ => (None, format!("Another command ended the canary at {at}.")),
         }

@@ -14,7 +14,7 @@ use crate::registry::{begin, need_bpffs};
 use crate::sysctl;
 use bytemuck::Zeroable;
 use hotcc_abi::clock::monotonic_ns;
-use hotcc_host::cstr::{padded, text};
+use hotcc_host::cstr::padded;
 use hotcc_host::error::{Error, Result, need_root};
 use serde::Serialize;
 use std::time::Duration;
@@ -114,7 +114,7 @@ pub fn status() -> Result<Status> {
 
 /// Reads the state of the latest canary, for callers that have the privileges.
 pub(crate) fn read_status() -> Result<Status> {
-    let (entry, now) = (canary::state()?, monotonic_ns());
+    let (entry, now) = (canary::named_state()?, monotonic_ns());
     let rule = canary::rule_of(cohort::CANARY)?;
     let CohortsEntry { ended, dropped } = canary::cohorts()?;
     let in_effect = [canary_state::RUNNING, canary_state::PROMOTED].contains(&entry.state);
@@ -128,10 +128,9 @@ pub(crate) fn read_status() -> Result<Status> {
         // `hotcc apply` has replaced the rules of an expired canary
         _ => State::None,
     };
-    let [from, mut to] = canary::names(&entry);
+    let [from, to] = canary::names(&entry);
     let mut conditions = toml::Table::new();
-    if let Some((entry, text_of)) = rule {
-        to = text(&entry.cc_name);
+    if let Some((_, text_of)) = rule {
         conditions = text_of.keys()?;
         conditions.remove("congestion_control");
     }
@@ -280,7 +279,7 @@ pub(super) enum Outcome {
 
 /// Ends the canary. Returns the text of the rule that remains, if any. Call it with the lock held.
 fn conclude(outcome: Outcome) -> Result<String> {
-    let before = canary::state()?;
+    let before = canary::named_state()?;
     let [_, to] = canary::names(&before);
     if outcome == Outcome::Promote && !sysctl::is_registered(&to)? {
         return Err(Error::failed(format!("cannot promote {to}: it is not registered any more"))

@@ -29,9 +29,18 @@ pub struct PathMaps {
 pub struct Paths {
     /// Generation of the latest change, 0 before the first; `None` if the maps do not exist yet.
     pub clock: Option<u32>,
-    /// Generation of each destination whose path has changed.
+    /// Generation of each known destination.
     #[serde(serialize_with = "as_list")]
     pub paths: BTreeMap<PathKey, u32>,
+}
+
+/// The destinations of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Those that get a new generation.
+    pub changed: BTreeSet<PathKey>,
+    /// Those within them whose path did not change: they keep their generation.
+    pub kept: BTreeSet<PathKey>,
 }
 
 /// The result of a change.
@@ -64,7 +73,7 @@ pub fn paths() -> Result<Paths> {
 pub fn bump(prefix: PathKey) -> Result<Bumped> {
     PathMaps::open_or_create()?.bump(|known| {
         let within = known.keys().copied().filter(|&key| prefix.covers(key));
-        within.chain([prefix]).collect()
+        Chosen { changed: within.chain([prefix]).collect(), ..Chosen::default() }
     })
 }
 
@@ -101,7 +110,7 @@ impl PathMaps {
         Ok(value.and_then(|v| bytemuck::try_pod_read_unaligned(&v).ok()).unwrap_or(0))
     }
 
-    /// Returns the generation of each destination whose path has changed.
+    /// Returns the generation of each known destination.
     pub fn generations(&self) -> Result<BTreeMap<PathKey, u32>> {
         let mut found = BTreeMap::new();
         // the walk is bounded, because the kernel may restart it while another command changes the map
@@ -117,14 +126,14 @@ impl PathMaps {
 
     /// Gives a new generation to the destinations that `choose` returns, given those that have one already. If it
     /// returns none, nothing changes.
-    pub fn bump(&self, choose: impl FnOnce(&BTreeMap<PathKey, u32>) -> BTreeSet<PathKey>) -> Result<Bumped> {
+    pub fn bump(&self, choose: impl FnOnce(&BTreeMap<PathKey, u32>) -> Chosen) -> Result<Bumped> {
         let _lock = lock()?;
         let (known, clock) = (self.generations()?, self.clock()?);
         let chosen = choose(&known);
-        if chosen.is_empty() {
+        if chosen.changed.is_empty() {
             return Ok(Bumped { generation: clock, destinations: 0, everything: false });
         }
-        let generation = next_generation(clock, &known);
+        let generation = next_generation(clock, &known, &chosen.changed);
         let changes = planned(&known, &chosen, generation);
         for key in &changes.removed {
             self.generations.delete(bytemuck::bytes_of(key)).tried(|| cannot("write", PATH_GEN))?;
@@ -140,13 +149,23 @@ impl PathMaps {
     }
 }
 
-/// Returns the first generation after `clock` that no destination has: a command that was killed before it wrote the
-/// clock may have left destinations with later ones.
-fn next_generation(clock: u32, known: &BTreeMap<PathKey, u32>) -> u32 {
+/// Returns the generation that a flow to this destination finds.
+fn generation_of(known: &BTreeMap<PathKey, u32>, destination: PathKey) -> u32 {
+    let found = (0..=destination.prefix_len).rev().find_map(|len| known.get(&destination.truncated(len)));
+    found.copied().unwrap_or(0)
+}
+
+/// Returns the first generation after `clock` that no destination has, because a command that was killed before it wrote
+/// the clock may have left destinations with later ones. Flows keep its lowest byte only: this differs from that of the
+/// generation that each changed destination had, unless these have all 256.
+fn next_generation(clock: u32, known: &BTreeMap<PathKey, u32>, changed: &BTreeSet<PathKey>) -> u32 {
     let taken: BTreeSet<u32> = known.values().copied().collect();
+    let lowest_byte = |generation: u32| generation.to_le_bytes()[0];
+    let remembered: BTreeSet<u8> = changed.iter().map(|key| lowest_byte(generation_of(known, *key))).collect();
+    let is_seen = |generation| remembered.len() == 256 || !remembered.contains(&lowest_byte(generation));
     let mut generation = clock.wrapping_add(1);
     // 0 is the generation of destinations without an entry
-    while generation == 0 || taken.contains(&generation) {
+    while generation == 0 || taken.contains(&generation) || !is_seen(generation) {
         generation = generation.wrapping_add(1);
     }
     generation
@@ -160,22 +179,22 @@ struct Changes {
     everything: bool,
 }
 
-fn planned(known: &BTreeMap<PathKey, u32>, chosen: &BTreeSet<PathKey>, generation: u32) -> Changes {
-    let mut written: BTreeMap<PathKey, u32> = chosen.iter().map(|&key| (key, generation)).collect();
+fn planned(known: &BTreeMap<PathKey, u32>, Chosen { changed, kept }: &Chosen, generation: u32) -> Changes {
+    let mut written: BTreeMap<PathKey, u32> = changed.iter().map(|&key| (key, generation)).collect();
     // IPv4 addresses are stored as IPv4-mapped IPv6 addresses, so a short IPv6 prefix would match all of IPv4, too: an
     // entry for all of IPv4 keeps the generation that IPv4 had
-    if chosen.iter().any(|key| PathKey::ALL_V4.truncated(key.prefix_len) == *key)
+    if changed.iter().any(|key| PathKey::ALL_V4.truncated(key.prefix_len) == *key)
         && !known.contains_key(&PathKey::ALL_V4)
     {
-        let v4_generation = (0..PathKey::ALL_V4.prefix_len)
-            .rev()
-            .find_map(|len| known.get(&PathKey::ALL_V4.truncated(len)))
-            .copied()
-            .unwrap_or(0);
-        written.entry(PathKey::ALL_V4).or_insert(v4_generation);
+        written.entry(PathKey::ALL_V4).or_insert(generation_of(known, PathKey::ALL_V4));
     }
     let added = written.keys().filter(|key| !known.contains_key(key)).count();
     if known.len() + added <= ENTRIES as usize {
+        // flows find the longest prefix: without an entry of its own, a destination would change with the one around it
+        let own = kept.iter().filter(|key| !known.contains_key(key)).map(|key| (*key, generation_of(known, *key)));
+        let with_kept: BTreeMap<PathKey, u32> = own.chain(written.clone()).collect();
+        // they take at most half of the room, which later changes need; beyond it, their flows restart as well
+        let written = if known.len() + with_kept.len() <= ENTRIES as usize / 2 { with_kept } else { written };
         return Changes { removed: Vec::new(), written, everything: false };
     }
     let all = [PathKey::ALL_V6, PathKey::ALL_V4];
@@ -221,17 +240,43 @@ mod tests {
         texts.iter().map(|&(text, generation)| (text.parse().unwrap(), generation)).collect()
     }
 
+    fn only(changed: BTreeSet<PathKey>) -> Chosen {
+        Chosen { changed, ..Chosen::default() }
+    }
+
     #[test]
     fn no_generation_is_given_twice() {
-        let next = |clock: u32, had: &[(&str, u32)]| next_generation(clock, &known(had));
+        let next = |clock: u32, had: &[(&str, u32)]| next_generation(clock, &known(had), &keys(&["192.0.2.0/24"]));
         assert_eq!(next(7, &[("10.0.0.0/8", 7)]), 8);
         assert_eq!(next(7, &[("10.0.0.0/8", 8), ("192.0.2.0/24", 9)]), 10, "those of killed commands");
         assert_eq!(next(u32::MAX, &[]), 1, "0 is that of destinations without an entry");
     }
 
     #[test]
+    fn flows_see_each_change_in_the_byte_that_they_keep() {
+        let next = |clock: u32, had: &[(&str, u32)]| next_generation(clock, &known(had), &keys(&["10.0.0.0/8"]));
+        assert_eq!(next(255, &[]), 257, "256 looks like 0");
+        assert_eq!(next(261, &[("10.0.0.0/8", 6)]), 263, "262 looks like 6");
+        assert_eq!(next(261, &[("0.0.0.0/0", 6)]), 263, "its flows found that of the wider destination");
+        assert_eq!(next(261, &[("192.0.2.0/24", 6)]), 262, "of another destination");
+        let all: Vec<(String, u32)> = (0..256).map(|n| (format!("10.0.{n}.0/24"), 256 + n)).collect();
+        let all: BTreeMap<PathKey, u32> = all.iter().map(|(key, n)| (key.parse().unwrap(), *n)).collect();
+        assert_eq!(next_generation(600, &all, &all.keys().copied().collect()), 601, "none differs from all");
+    }
+
+    #[test]
+    fn what_keeps_its_path_within_a_change_keeps_its_generation() {
+        let change = |had: &[(&str, u32)], kept: &[&str]| {
+            planned(&known(had), &Chosen { changed: keys(&["0.0.0.0/0"]), kept: keys(kept) }, 9).written
+        };
+        assert_eq!(change(&[], &["10.0.0.0/8"]), known(&[("0.0.0.0/0", 9), ("10.0.0.0/8", 0)]));
+        assert_eq!(change(&[("0.0.0.0/0", 4)], &["10.0.0.0/8"]), known(&[("0.0.0.0/0", 9), ("10.0.0.0/8", 4)]));
+        assert_eq!(change(&[("10.0.0.0/8", 3)], &["10.0.0.0/8"]), known(&[("0.0.0.0/0", 9)]));
+    }
+
+    #[test]
     fn ipv6_changes_do_not_affect_ipv4() {
-        let change = |had: &[(&str, u32)], chosen: &[&str]| planned(&known(had), &keys(chosen), 9).written;
+        let change = |had: &[(&str, u32)], changed: &[&str]| planned(&known(had), &only(keys(changed)), 9).written;
         assert_eq!(change(&[], &["2001:db8::/32"]), known(&[("2001:db8::/32", 9)]));
         assert_eq!(change(&[], &["::/0"]), known(&[("::/0", 9), ("0.0.0.0/0", 0)]));
         assert_eq!(change(&[], &["::/0", "0.0.0.0/0"]), known(&[("::/0", 9), ("0.0.0.0/0", 9)]));
@@ -244,12 +289,14 @@ mod tests {
     fn too_many_changes_invalidate_every_path() {
         let key = |n: u32| PathKey::prefix(std::net::Ipv4Addr::from(n << 8).into(), 24).unwrap();
         let full: BTreeMap<PathKey, u32> = (0..ENTRIES).map(|n| (key(n), 1)).collect();
-        let last = planned(&full, &[key(7)].into(), 2);
+        let last = planned(&full, &only([key(7)].into()), 2);
         assert_eq!((last.everything, last.written.len()), (false, 1));
-        let beyond = planned(&full, &[key(ENTRIES)].into(), 2);
+        let beyond = planned(&full, &only([key(ENTRIES)].into()), 2);
         assert!(beyond.everything && beyond.removed.len() == ENTRIES as usize);
         assert_eq!(beyond.written, known(&[("::/0", 2), ("0.0.0.0/0", 2)]));
-        let many = planned(&known(&[("0.0.0.0/0", 1)]), &full.keys().copied().collect(), 2);
+        let many = planned(&known(&[("0.0.0.0/0", 1)]), &only(full.keys().copied().collect()), 2);
         assert!(many.everything && many.removed.is_empty());
+        let kept = Chosen { changed: [key(7)].into(), kept: [key(ENTRIES)].into() };
+        assert_eq!(planned(&full, &kept, 2), last, "no room for what keeps its path");
     }
 }

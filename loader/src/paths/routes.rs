@@ -1,7 +1,7 @@
 //! The kernel's routes: the way to each destination, and the destinations whose way changed.
 
 use super::netlink::dump_routes;
-use hotcc_abi::path::PathKey;
+use hotcc_abi::path::{ENTRIES, PathKey};
 use hotcc_host::error::Result;
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::route::{
@@ -128,6 +128,18 @@ impl Routes {
             }
         }
         changes
+    }
+
+    /// Returns the destinations within `changed` that have a route of their own and the same way as `before`, in every
+    /// table, as packets may use any. At most as many as the path map holds.
+    #[must_use]
+    pub fn unchanged_within(&self, before: &Self, changed: &BTreeSet<PathKey>) -> BTreeSet<PathKey> {
+        let tables: BTreeSet<u32> = self.tables.keys().chain(before.tables.keys()).copied().collect();
+        let is_within =
+            |key: &PathKey| (key.family().prefix_len..key.prefix_len).any(|len| changed.contains(&key.truncated(len)));
+        let is_same = |key: &PathKey| tables.iter().all(|&table| self.way(table, *key) == before.way(table, *key));
+        let own = self.tables.values().flat_map(Table::keys).copied();
+        own.filter(|key| !changed.contains(key) && is_within(key) && is_same(key)).take(ENTRIES as usize).collect()
     }
 }
 
@@ -328,6 +340,23 @@ mod tests {
         assert_eq!(changes([all(1), net(3)], [all(1), net(2)], &known), ["10.0.0.0/8", "10.1.0.0/16"]);
         let v6 = |i| route("::/0", 0, &[i]);
         assert_eq!(changes([v6(1)], [v6(2)], &known), ["::/0", "2001:db8::/32"]);
+    }
+
+    #[test]
+    fn a_route_of_its_own_within_a_change_is_unchanged() {
+        let (all, net) = (|i| route("0.0.0.0/0", 0, &[i]), |i| route("10.0.0.0/8", 0, &[i]));
+        let changed = BTreeSet::from([key("0.0.0.0/0")]);
+        let kept = |before: Vec<Route>, after: Vec<Route>| {
+            let [before, after] = [before, after].map(|routes| Routes::of(routes.into_iter()));
+            after.unchanged_within(&before, &changed)
+        };
+        assert_eq!(kept(vec![all(1), net(3)], vec![all(2), net(3)]), BTreeSet::from([key("10.0.0.0/8")]));
+        assert!(kept(vec![all(1), net(3)], vec![all(2), net(4)]).is_empty(), "its way changed, too");
+        let v6 = || route("2001:db8::/32", 0, &[3]);
+        assert!(kept(vec![all(1), v6()], vec![all(2), v6()]).is_empty(), "not within the change");
+        let other = |i| Route { table: 7, ..all(i) };
+        let packets_may_use_table_7 = kept(vec![all(1), net(3), other(1)], vec![all(1), net(3), other(2)]);
+        assert!(packets_may_use_table_7.is_empty());
     }
 
     #[test]

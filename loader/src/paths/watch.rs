@@ -4,7 +4,7 @@
 //! change without a notice, or whose notice was lost because the socket was full, is detected at the next notice; and a
 //! route that is removed and soon added again is no change.
 
-use super::maps::{Bumped, PathMaps};
+use super::maps::{Bumped, Chosen, PathMaps};
 use super::netlink::Notices;
 use super::routes::{Change, Routes};
 use hotcc_host::error::Result;
@@ -63,7 +63,9 @@ pub fn publish(before: &Routes, now: &Routes) -> Result<Option<(Vec<Change>, Bum
     let mut changes = Vec::new();
     let bumped = maps.bump(|known| {
         changes = now.changes(before, &known.keys().copied().collect());
-        changes.iter().map(|change| change.destination).collect::<BTreeSet<_>>()
+        let changed = changes.iter().map(|change| change.destination).collect();
+        let kept = if changes.is_empty() { BTreeSet::new() } else { now.unchanged_within(before, &changed) };
+        Chosen { changed, kept }
     })?;
     Ok((!changes.is_empty()).then_some((changes, bumped)))
 }

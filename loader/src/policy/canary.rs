@@ -160,6 +160,20 @@ pub(crate) fn state() -> Result<CanaryEntry> {
     read(pins::POLICY_CANARY)
 }
 
+/// Like [`state`], but while a canary's rules apply, the names are theirs: a `start` that was killed before it wrote the
+/// state left those of an earlier canary.
+pub(crate) fn named_state() -> Result<CanaryEntry> {
+    let mut entry = state()?;
+    for (rule, _) in current()?.map(|current| current.entries).unwrap_or_default() {
+        for (cohort, name) in [(cohort::CONTROL, &mut entry.from), (cohort::CANARY, &mut entry.to)] {
+            if rule.cohort == 1 + cohort as u32 {
+                *name = rule.cc_name;
+            }
+        }
+    }
+    Ok(entry)
+}
+
 pub(crate) fn set_state(state: &CanaryEntry) -> Result<()> {
     write(pins::POLICY_CANARY, state)
 }

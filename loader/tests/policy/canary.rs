@@ -2,6 +2,7 @@
 
 use crate::common::*;
 use crate::ruled::{NETNS, Ruled};
+use hotcc::cgroup::cgroup2_root;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -396,4 +397,16 @@ fn a_bad_one_is_rolled_back_and_an_equal_one_promoted() {
     assert_eq!((&status()["dropped_records"], &end["dropped_records"]), (&0.into(), &0.into()), "{end}");
     assert_eq!(state(), "promoted");
     assert_eq!(with(&ruled, "ca_same", 20), 20);
+}
+
+#[test]
+fn start_warns_of_what_its_conditions_cannot_match() {
+    let Some(ruled) = Ruled::new("start_warns_of_what_its_conditions_cannot_match") else { return };
+    ruled.apply(&[RULE]);
+    let (log, cgroup) = (log(&ruled), format!("cgroup={}/hotcc-no-such", cgroup2_root().unwrap().display()));
+    let start = ["canary", "start", "--log", &log, "--from", "reno", "--to", "po_west", "--for", "1s"];
+    let output = hotcc(&[&start[..], &["--match", &cgroup]].concat());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "no connection matches: {errors}");
+    assert!(errors.contains("hotcc-no-such does not exist now"), "{errors}");
 }

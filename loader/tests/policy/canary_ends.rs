@@ -8,7 +8,9 @@ use hotcc_host::lock::PATIENCE;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use std::fs::File;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -117,4 +119,30 @@ fn a_promotion_stays_though_start_would_abort() {
     let (exit, end) = canary.ended();
     assert_eq!((exit.code(), &end["state"]), (Some(0), &"promoted".into()), "{end}");
     assert_eq!((state(), with(&ruled, "po_west", 20)), ("promoted".to_owned(), 20));
+}
+
+#[test]
+fn a_canary_that_was_killed_at_its_beginning_has_its_own_names() {
+    let Some(ruled) = Ruled::new("a_canary_that_was_killed_at_its_beginning_has_its_own_names") else { return };
+    ruled.apply(&[RULE]);
+    drop(Canary::running(&ruled, "po_dtcp", &HALF)); // an earlier one
+    let mut killed = Canary::spawn(&ruled, "po_west", &HALF, "canary-installed");
+    killed.ended();
+    assert_eq!((state(), &status()["to"]), ("expired".to_owned(), &"po_west".into()));
+    ok(&["canary", "abort"]);
+    let left = status();
+    assert_eq!((&left["from"], &left["to"]), (&"reno".into(), &"po_west".into()), "{left}");
+}
+
+#[test]
+fn an_abort_that_was_killed_is_finished_with_its_reason() {
+    let Some(ruled) = Ruled::new("an_abort_that_was_killed_is_finished_with_its_reason") else { return };
+    ruled.apply(&[RULE]);
+    let mut canary = Canary::running(&ruled, "po_west", &HALF);
+    let abort = Command::new(hotcc_path()).args(["canary", "abort"]).env("HOTCC_KILL_AT", "canary-concluded").status();
+    assert_eq!(abort.unwrap().signal(), Some(9));
+    let (exit, end) = canary.ended();
+    assert_eq!((exit.code(), &end["state"]), (Some(1), &"aborted".into()), "{end}");
+    assert!(end["reason"].as_str().unwrap().contains("another command began to end the canary"), "{end}");
+    assert_eq!(state(), "aborted");
 }

@@ -233,8 +233,8 @@ pub enum Command {
     /// Serve Prometheus metrics, and a page with a live view
     #[command(after_help = help::EXPORTER_HELP)]
     Exporter {
-        /// Address to listen on; without a host, 127.0.0.1; without a port, 9717
-        #[arg(long, value_name = "[HOST:]PORT", default_value = "127.0.0.1:9717", value_parser = listen_address)]
+        /// Address to listen on; a port alone: on 127.0.0.1; an IP address alone: port 9717
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9717", value_parser = listen_address)]
         listen: SocketAddr,
         /// Maximum number of radio links to export, and to show on the page
         #[arg(long, default_value_t = 256)]
@@ -263,7 +263,7 @@ pub enum PathsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Show the destinations whose path has changed
+    /// Show the destinations whose path has changed, and unchanged ones within them
     Show {
         /// Print JSON
         #[arg(long)]

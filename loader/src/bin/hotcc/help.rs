@@ -86,9 +86,9 @@ Examples:
 
 pub const POLICY_APPLY_HELP: &str = "\
 With --live, sockets that are already open get the congestion control of the first rule that matches. Their window, ssthresh \
-and RTT estimate stay, and what both algorithms know of the path. Sockets that have chosen for themselves are left alone, as with new ones. For an open socket the kernel \
-does not record who opened the connection, so `uid` also matches accepted connections, by the user of the process that \
-accepted them.
+and RTT estimate stay, and what both algorithms know of the path. Sockets that have chosen for themselves are left alone, as \
+with new ones, unless the rule has `override = true`. For an open socket the kernel does not record who opened the connection, \
+so `uid` also matches accepted connections, by the user of the process that accepted them.
 
 Examples:
   hotcc policy apply                           the same as: hotcc apply
@@ -223,8 +223,8 @@ Examples:
   hotcc rx load drwa --cgroup /sys/fs/cgroup/downloads";
 
 pub const REPORT_HELP: &str = "\
-The report contains no configuration file and no key, and the logs' URLs without passwords. It does contain addresses \
-that the logs name: read it before you publish it.
+The report contains no key, and the logs' URLs without passwords. It does contain addresses that the logs name, destinations \
+whose path changed, and policy rules that differ from the file, with their prefixes: read it before you publish it.
 
 Examples:
   hotcc report > report.json";
