@@ -7,9 +7,7 @@ mod fed;
 use common::*;
 use fed::Fed;
 use hotcc_abi::pep::PepFlow;
-use hotcc_abi::radio::{self, IndexKey};
 use hotcc_abi::{clock, pins};
-use hotcc_radio_map::{LinkOptions, RadioMap};
 use hotcc_testbed::netlab::Lab;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::socket::{setsockopt, sockopt::TcpCongestion};
@@ -18,7 +16,6 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -129,12 +126,8 @@ fn commands_cpu_s() -> f64 {
 #[test]
 fn looks_at_many_links_take_little_of_a_processor() {
     let Some(_test) = kernel_test("looks_at_many_links_take_little_of_a_processor", &[]) else { return };
-    let mut map = RadioMap::open_or_create(Path::new(pins::ROOT)).unwrap();
-    let options = LinkOptions { source: radio::SOURCE_TRACE, max_age_ms: 1000, period_ms: 100, take_over: true };
     let others = (0..3000).map(|n| Ipv4Addr::from_bits(Ipv4Addr::new(10, 250, 0, 0).to_bits() + n));
-    let links: Vec<IndexKey> =
-        others.chain([Ipv4Addr::LOCALHOST]).map(|peer| IndexKey::prefix(peer.into(), 32).unwrap()).collect();
-    let writers: Vec<_> = links.iter().map(|link| map.take_link(*link, &options).unwrap()).collect();
+    let _links = Fed::several(others.chain([Ipv4Addr::LOCALHOST]).map(|peer| format!("{peer}/32")), 1000);
     let _connection = Connection::new("cubic");
     let cpu_s = |time: &str, every: &str| {
         let before = commands_cpu_s();
@@ -143,10 +136,6 @@ fn looks_at_many_links_take_little_of_a_processor() {
     };
     let two_looks_s = cpu_s("1s", "60");
     let often_s = cpu_s("4s", "0.1");
-    drop(writers);
-    for link in links {
-        map.remove_link(link, true).unwrap();
-    }
     assert!(often_s < 2.0 * two_looks_s + 0.06 * 4.0, "{often_s} s of 4 s; two looks: {two_looks_s} s");
 }
 

@@ -121,9 +121,9 @@ fn the_kernel_follows_the_file() {
     same(&saved);
     assert_eq!(counts["warnings"], serde_json::json!([]));
     chown(test.0.dir.path(), Some(65_534), None).unwrap();
-    let told = json(&["save", &saved, "--json"]);
-    let warning = told["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("can change or hide") && warning.contains("stranger.bpf.o"), "{told}");
+    let summary = json(&["save", &saved, "--json"]);
+    let warning = summary["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("can change or hide") && warning.contains("stranger.bpf.o"), "{summary}");
     chown(test.0.dir.path(), Some(0), None).unwrap();
 
     // tunables are set in place; constants and objects are swapped

@@ -25,7 +25,7 @@ mod traces;
 #[path = "scenarios/validate.rs"]
 mod validate;
 
-use hotcc_lab::planner::plan;
+use hotcc_lab::planner::{Planned, plan};
 use hotcc_lab::scenario::Source;
 use hotcc_lab::traces::TraceFiles;
 use hotcc_lab_proto::plan::Action;
@@ -143,8 +143,7 @@ fn a_tunable_changes_for_each_combination_of_settings() {
         "change = { link = \"air\", forward = { rate = \"1Mbit/s\" } }",
         "tune = { cc = \"dtcp\", set = { eta = 3 } }",
     );
-    let source = Source::parse(Path::new("x.toml"), text).unwrap();
-    let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+    let planned = planned(&text);
     let tuned = planned.plan.events.iter().filter_map(|event| match &event.action {
         Action::Tune { cc, .. } => Some(cc.as_str()),
         _ => None,
@@ -175,6 +174,12 @@ fn files() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
+}
+
+/// Returns the plan of a scenario's first case.
+fn planned(text: &str) -> Planned {
+    let source = Source::parse(Path::new("x.toml"), text.to_owned()).unwrap_or_else(|why| panic!("{why}"));
+    plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap()
 }
 
 fn plans(source: &Source) {
@@ -260,9 +265,7 @@ fn the_documented_scenario_plans() {
 fn what_changes_meanwhile_does_not_end_a_handovers_gap() {
     let events = "\n[[event]]\nat_s = 5\nhandover = { link = \"beam\", gap_ms = 400, radio = \"nr\" }\n\
                   \n[[event]]\nat_s = 5.1\nchange = { link = \"beam\", forward = { rate = \"1Mbit/s\" } }\n";
-    let source = Source::parse(Path::new("x.toml"), format!("{VALID}{events}")).unwrap();
-    let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+    let planned = planned(&format!("{VALID}{events}"));
     let beam =
         planned.plan.links.iter().find(|l| l.name.contains("beam") && l.rates_by_step().any(|r| r == 0)).unwrap();
     let served = beam.rates_by_step().map(|rate| rate > 0);
@@ -279,9 +282,7 @@ fn users_of_a_cell_share_its_links_and_start_one_after_the_other() {
         .replace("rate = \"5Mbit/s\"", "cell = \"lte\", rate = \"5Mbit/s\"")
         .replace("set = { eta = 2 }", "stagger_s = 2")
         .replace("[[pep]]\nborder = \"ue\"\nservers = [\"server\"]\nsegments = 16\n", "");
-    let source = Source::parse(Path::new("x.toml"), text).unwrap();
-    let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap().plan;
+    let planned = planned(&text).plan;
     assert_eq!(planned.cells(), [[0, 2, 4]], "what the server sends to each");
     let starts: Vec<u64> = planned.flows.iter().map(|f| f.start_ns / 1_000_000_000).collect();
     assert_eq!(starts, [0, 2, 4, 0]);
@@ -291,9 +292,7 @@ fn users_of_a_cell_share_its_links_and_start_one_after_the_other() {
 fn a_variant_stands_for_an_algorithm_with_its_settings() {
     let with = |variant: &str| VALID.replace("cc = \"dtcp\"", "cc = \"slow\"") + "\n[[variant]]\n" + variant;
     let right = with("name = \"slow\"\ncc = \"dtcp\"\nprofile = \"paper\"\nset = { eta = 3, n_max = 7 }\n");
-    let source = Source::parse(Path::new("x.toml"), right).unwrap();
-    let case = &source.cases().unwrap()[0];
-    let planned = plan(&case.scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+    let planned = planned(&right);
     let [loaded] = &planned.plan.algorithms[..] else { panic!("{:?}", planned.plan.algorithms) };
     assert_eq!((&*loaded.object, &*loaded.cc, &*loaded.profile), ("dtcp", "dtcp", "paper"));
     assert_eq!(loaded.set, ["eta=2", "n_max=7"], "the flow's own goes before");
@@ -344,9 +343,7 @@ fn there_is_room_for_the_records_of_lossy_links_and_of_dropped_datagrams() {
              between = [\"a\", \"b\"]\nboth = {{ delay_ms = 10 }}\nforward = {{ {forward} }}\n\
              [[flow]]\nname = \"f\"\nfrom = \"a\"\nto = \"b\"\n{flow}\n"
         );
-        let source = Source::parse(Path::new("x.toml"), text).unwrap_or_else(|why| panic!("{why}"));
-        let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
-        planned.plan.packet_records
+        planned(&text).plan.packet_records
     };
     // a window of 120 segments per 20 ms
     assert!(room("loss = 0.0001", "cc = \"cubic\"") > 60 * 120 * 50);
@@ -358,28 +355,23 @@ fn there_is_room_for_the_records_of_lossy_links_and_of_dropped_datagrams() {
 /// Forwarding is one variable with two names.
 #[test]
 fn sysctls_of_the_file_come_after_the_labs_own() {
-    let file = |text: &str| {
-        let source = Source::parse(Path::new("x.toml"), text.to_owned()).unwrap();
-        let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
-        let sysctls = planned.plan.hosts[0]
-            .sysctls
-            .iter()
-            .filter(|(key, _)| key.ends_with("forward") || key.ends_with("forwarding"));
-        sysctls.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
+    let forwarding = |text: &str| {
+        let sysctls = planned(text).plan.hosts[0].sysctls.clone();
+        let of_forwarding = sysctls.iter().filter(|(key, _)| key.ends_with("forward") || key.ends_with("forwarding"));
+        of_forwarding.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>()
     };
     let off = "seeds = [1]\nsysctl = { \"net.ipv4.conf.all.forwarding\" = 0 }";
     let text = VALID.replace("seeds = [1]", off);
-    assert_eq!(file(&text), ["net.ipv4.ip_forward=1", "net.ipv4.conf.all.forwarding=0"]);
+    assert_eq!(forwarding(&text), ["net.ipv4.ip_forward=1", "net.ipv4.conf.all.forwarding=0"]);
     // those of a host come last
     let text = text.replacen("[[host]]", "[[host]]\nsysctl = { \"net.ipv4.ip_forward\" = 2 }", 1);
-    assert_eq!(file(&text), ["net.ipv4.conf.all.forwarding=0", "net.ipv4.ip_forward=2"]);
+    assert_eq!(forwarding(&text), ["net.ipv4.conf.all.forwarding=0", "net.ipv4.ip_forward=2"]);
 }
 
 #[test]
 fn a_handover_interrupts_one_direction_and_delays_both_from_its_time_on() {
     let event = "\n[[event]]\nat_s = 6\nhandover = { link = \"beam\", gap_ms = 400, radio = \"nr\", delay_ms = 40 }\n";
-    let source = Source::parse(Path::new("x.toml"), format!("{VALID}{event}")).unwrap();
-    let planned = plan(&source.cases().unwrap()[0].scenario, 1, &TraceFiles::beside(Path::new("."))).unwrap();
+    let planned = planned(&format!("{VALID}{event}"));
     let beam: Vec<_> = planned.plan.links.iter().filter(|link| link.name.starts_with("beam:")).collect();
     let [forward, reverse] = beam[..] else { panic!("{beam:?}") };
     assert!(forward.rates_by_step().any(|rate| rate == 0) && reverse.rates.is_empty());

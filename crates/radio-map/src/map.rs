@@ -138,7 +138,8 @@ impl RadioMap {
     }
 
     /// Removes `key` from the map. Flows fall back to the next shorter prefix, or to none. Drop this process's own
-    /// writer of the link before it takes another one; writers of other processes notice the removal by the owner in the slot.
+    /// writer of the link before it takes another one; writers of other processes notice the removal by the owner in
+    /// the slot.
     ///
     /// # Errors
     /// [`MapError::NoSuchLink`]; [`MapError::Owned`] if another live process feeds it and `take_over` is not set.

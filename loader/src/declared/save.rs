@@ -115,7 +115,7 @@ fn algorithms(policy: &[RuleTable], warnings: &mut Vec<String>) -> Result<Vec<Al
         {
             let table = algorithm(&algo, &serving).map_err(|e| e.during(&format!("cannot save {}", algo.name)))?;
             let object = Path::new(table.object.get_ref());
-            if !object.ancestors().all(is_roots) && object.is_absolute() {
+            if object.is_absolute() && !object.ancestors().all(is_roots) {
                 warnings.push(format!(
                     "another user than root can change or hide {}; hotcc.service may be unable to read it at boot, and \
                      then applies nothing: keep the object in /etc/hotcc",

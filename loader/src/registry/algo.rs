@@ -43,8 +43,8 @@ impl Algo {
         Self { name: name.to_owned(), dir: pins::algo_dir(name) }
     }
 
-    /// As [`named`](Self::named), for a name from outside; fails if it is none. `a-b` is none, but would find the
-    /// directory of the pins of `a.b`.
+    /// Returns the algorithm of a name that a user gave; fails if it is no valid name. `a-b` is not valid: its pins
+    /// would be in the same directory as those of `a.b`.
     pub(crate) fn with_name(name: &str) -> Result<Self> {
         check_cc_name(name)?;
         Ok(Self::named(name))

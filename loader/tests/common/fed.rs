@@ -1,23 +1,30 @@
-//! A link whose readings a test makes.
+//! Links whose readings a test makes.
 
 use hotcc_abi::{clock, pins, radio};
 use hotcc_radio_map::{LinkOptions, LinkWriter, RadioMap, Reading};
 use std::path::Path;
 
-/// A link in the real radio map, which is removed when the value is dropped.
+/// Links in the real radio map, which are removed when the value is dropped.
 pub struct Fed {
     map: RadioMap,
-    writer: LinkWriter,
+    writers: Vec<LinkWriter>,
 }
 
 impl Fed {
     pub fn new(prefix: &str, max_age_ms: u32) -> Self {
-        let mut map = RadioMap::open_or_create(Path::new(pins::ROOT)).unwrap();
-        let (addr, len) = prefix.split_once('/').unwrap();
-        let key = radio::IndexKey::prefix(addr.parse().unwrap(), len.parse().unwrap()).unwrap();
+        Self::several([prefix], max_age_ms)
+    }
+
+    pub fn several(prefixes: impl IntoIterator<Item = impl AsRef<str>>, max_age_ms: u32) -> Self {
+        let map = RadioMap::open_or_create(Path::new(pins::ROOT)).unwrap();
         let options = LinkOptions { source: radio::SOURCE_TRACE, max_age_ms, period_ms: 100, take_over: true };
-        let writer = map.take_link(key, &options).unwrap();
-        Self { map, writer }
+        let mut fed = Self { map, writers: Vec::new() };
+        for prefix in prefixes {
+            let (addr, len) = prefix.as_ref().split_once('/').unwrap();
+            let key = radio::IndexKey::prefix(addr.parse().unwrap(), len.parse().unwrap()).unwrap();
+            fed.writers.push(fed.map.take_link(key, &options).unwrap());
+        }
+        fed
     }
 
     pub fn publish(&self, sinr_db: f64, average_db: f64, age_ms: u32) {
@@ -26,12 +33,16 @@ impl Fed {
     }
 
     pub fn publish_reading(&self, reading: &Reading, age_ms: u32) {
-        self.writer.publish(reading, clock::monotonic_ms32().wrapping_sub(age_ms)).unwrap();
+        for writer in &self.writers {
+            writer.publish(reading, clock::monotonic_ms32().wrapping_sub(age_ms)).unwrap();
+        }
     }
 }
 
 impl Drop for Fed {
     fn drop(&mut self) {
-        let _ = self.map.remove_link(self.writer.key(), true);
+        for writer in &self.writers {
+            let _ = self.map.remove_link(writer.key(), true);
+        }
     }
 }

@@ -15,8 +15,8 @@ fn rules_are_compared_saved_and_have_tunables_of_their_own() {
          [[policy]]\nnetns = '{NETNS}'\ncongestion_control = 'po_dtcp'\n"
     );
     let file = ruled.file(&text);
-    let steps = |told: &Value| -> Vec<String> {
-        let steps = told["steps"].as_array().unwrap();
+    let steps = |report: &Value| -> Vec<String> {
+        let steps = report["steps"].as_array().unwrap();
         steps.iter().map(|step| step["name"].as_str().unwrap().to_owned()).collect()
     };
     let planned = steps(&json(&["apply", &file, "--dry-run", "--json"]));
@@ -34,9 +34,9 @@ fn rules_are_compared_saved_and_have_tunables_of_their_own() {
 
     // one changed rule is one step, which lists that rule as changed
     let other = ruled.file(&text.replace("10.1.0.0/16", "10.2.0.0/16"));
-    let told = json(&["apply", &other, "--json"]);
-    assert_eq!(steps(&told), ["rules"]);
-    let changes = told["steps"][0]["changes"].as_array().unwrap();
+    let report = json(&["apply", &other, "--json"]);
+    assert_eq!(steps(&report), ["rules"]);
+    let changes = report["steps"][0]["changes"].as_array().unwrap();
     assert_eq!((changes.len(), &changes[0]["name"]), (1, &"rule 1".into()));
     // if a rule's congestion control is unloaded, sockets keep theirs, and the rule counts them
     ok(&["unload", &own]);
