@@ -564,7 +564,8 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 	if (new_state == TCP_CA_Recovery) {
 		account_loss(sk, &f->account);
 		signal_account(f);
-	} else if (new_state == TCP_CA_Loss) {
+	} else if (new_state == TCP_CA_Loss && tcp_timed_out(tp)) {
+		account_timeout(sk, &f->account);
 		window = min(2U * f->initial_window, tp->snd_cwnd_clamp);
 		if (rto_ssthresh == RTO_KEEP)
 			tp->snd_ssthresh = f->prior_ssthresh;
@@ -574,7 +575,6 @@ SEC("struct_ops") void BPF_PROG(dtcp_set_state, struct sock *sk, u8 new_state)
 		f->css_rounds = 0;
 		n_restart(f);
 		epoch_restart(tp, f);
-		account_timeout(sk, &f->account);
 		signal_account(f);
 	}
 }

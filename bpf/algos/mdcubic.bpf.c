@@ -458,6 +458,8 @@ SEC("struct_ops") void BPF_PROG(mdcubic_set_state, struct sock *sk, u8 new_state
 	if (CUBIC_SERVES())
 		cubictcp_state(sk, new_state);
 	if (new_state == TCP_CA_Loss) {
+		if (!tcp_timed_out(tp)) /* W still has D2 */
+			tp->snd_cwnd = domain1_window(f, tp->snd_cwnd);
 		f->prior_window = domain1_window(f, f->prior_window);
 		f->d2_segments = 0;
 		f->covered_to = tp->snd_una;

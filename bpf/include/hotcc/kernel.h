@@ -235,6 +235,15 @@ static __always_inline u32 tcp_in_flight(const struct tcp_sock *tp)
 	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
 }
 
+/*
+ * Whether the loss state that begins is that of a timeout, whose W is a segment more than is in flight. TCP also enters
+ * this state, and reduces nothing, to send again what is too large for the path (tcp_simple_retransmit).
+ */
+static __always_inline bool tcp_timed_out(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd == tcp_in_flight(tp) + 1;
+}
+
 static __always_inline bool tcp_in_slow_start(const struct tcp_sock *tp)
 {
 	return tp->snd_cwnd < tp->snd_ssthresh;

@@ -87,11 +87,12 @@ static __always_inline void account_loss(struct sock *sk, struct flow_account *a
 	account_flush(sk, a, s);
 }
 
+/* Counts a timeout, if the loss state that begins is that of one; for set_state, before it changes W. */
 static __always_inline void account_timeout(struct sock *sk, struct flow_account *a)
 {
 	struct hotcc_stats_v2 *s = stats_here();
 
-	if (!s)
+	if (!s || !tcp_timed_out((const struct tcp_sock *)sk))
 		return;
 	STAT_ADD(s, timeouts, 1);
 	account_flush(sk, a, s);

@@ -32,6 +32,8 @@ pub struct Kernel<'a, M> {
     initial_cwnd: u32,
     prior_ssthresh: u32,
     undo_possible: bool,
+    /// Whether the loss state is that of segments that were too large.
+    is_oversized: bool,
 }
 
 impl<'a, M: Model> Kernel<'a, M> {
@@ -66,6 +68,7 @@ impl<'a, M: Model> Kernel<'a, M> {
             initial_cwnd: sock.snd_cwnd.min(10),
             prior_ssthresh: 0,
             undo_possible: false,
+            is_oversized: false,
         };
         kernel.set_tunables();
         kernel.send();
@@ -108,7 +111,8 @@ impl<'a, M: Model> Kernel<'a, M> {
             Event::Cwr if state < CWR => self.cwr()?,
             Event::Complete if state == CWR || state == RECOVERY => self.complete(true)?,
             Event::Undo if self.undo_possible && state >= RECOVERY => self.undo()?,
-            Event::Timeout { ssthresh } => self.timeout(ssthresh || state <= DISORDER)?,
+            Event::Timeout { ssthresh } => self.timeout(ssthresh || state <= DISORDER || self.is_oversized)?,
+            Event::Oversized if state < LOSS => self.resend_smaller()?,
             Event::Idle { for_us, restart } if state == OPEN => self.idle(for_us, restart)?,
             Event::Retune(choice) => {
                 self.model.retune(choice);
@@ -245,6 +249,7 @@ impl<'a, M: Model> Kernel<'a, M> {
     fn enter(&mut self, state: u8) -> Result<(), String> {
         self.hook("set_state", |m, s| m.set_state(s, state), |f| f.set_state(state))?;
         self.sock.ca_state = u32::from(state);
+        self.is_oversized = false;
         if state == OPEN {
             self.sock.lost_out = 0;
         }
@@ -342,9 +347,27 @@ impl<'a, M: Model> Kernel<'a, M> {
             self.event(EVENT_LOSS)?;
             self.undo_possible = true;
         }
+        self.fly(0);
         self.sock.snd_cwnd = 1;
         self.sock.snd_cwnd_cnt = 0;
         self.enter(LOSS)
+    }
+
+    fn resend_smaller(&mut self) -> Result<(), String> {
+        self.counts.oversized += 1;
+        self.remember_ssthresh();
+        self.sock.snd_ssthresh = self.prior_ssthresh;
+        self.prior_ssthresh = 0;
+        self.undo_possible = false;
+        self.fly(self.sock.snd_cwnd);
+        self.enter(LOSS)?;
+        self.is_oversized = true;
+        Ok(())
+    }
+
+    /// Sets the number of segments in flight.
+    fn fly(&mut self, segments: u32) {
+        self.sock.packets_out = self.sock.lost_out.wrapping_add(segments);
     }
 
     /// Calls `release`, then `init` over the state that it left.

@@ -183,7 +183,8 @@ impl Path {
             912..915 => vec![Event::Cwr],
             915..935 => vec![Event::Complete],
             935..939 => vec![Event::Undo],
-            939..944 => {
+            939..940 => vec![Event::Oversized],
+            940..944 => {
                 vec![Event::Timeout { ssthresh: timeouts == Timeouts::Asking || random.once_in(2) }]
             }
             944..952 => vec![Event::Idle { for_us: self.idle_us(random), restart: random.once_in(2) }],

@@ -437,6 +437,23 @@ fn a_timeout_within_a_recovery_leaves_the_same_ssthresh() {
     }
 }
 
+/// TCP sends again what is too large for a new path MTU, and calls this a loss, but reduces nothing.
+#[test]
+fn d2_counts_once_when_segments_are_too_large_for_the_path() {
+    let algo = HostAlgo::load("mdcubic");
+    let mut e = Example::new(&algo);
+    e.pep(15_000, &[]);
+    e.ack(0);
+    assert_eq!(e.window(), (35, 15));
+    e.view.packets_out = 35;
+    e.enter(LOSS);
+    e.ack(0);
+    assert_eq!(e.window(), (20, 0));
+    e.enter(OPEN);
+    e.ack(0);
+    assert_eq!(e.window(), (35, 15));
+}
+
 #[test]
 fn an_undone_reduction() {
     let algo = HostAlgo::load("mdcubic");

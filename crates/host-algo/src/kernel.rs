@@ -106,6 +106,13 @@ impl View {
         self.ca_state <= u32::from(ca_state::DISORDER)
     }
 
+    /// Whether the loss state that begins is that of a timeout: W is a segment more than is in flight.
+    #[must_use]
+    pub fn timed_out(&self) -> bool {
+        let out = self.packets_out.wrapping_sub(self.sacked_out).wrapping_sub(self.lost_out);
+        self.snd_cwnd == out.wrapping_add(self.retrans_out).wrapping_add(1)
+    }
+
     /// `tcp_is_cwnd_limited`: W may grow only if it held the sender back.
     #[must_use]
     pub fn cwnd_limited(&self) -> bool {

@@ -45,6 +45,9 @@ pub enum Event {
         /// Whether `ssthresh()` and `CA_EVENT_LOSS` are called.
         ssthresh: bool,
     },
+    /// The path takes smaller segments from now on: what is in flight is sent again, as many segments as W. The state
+    /// becomes that of a loss, and nothing is reduced (`tcp_simple_retransmit`).
+    Oversized,
     /// Nothing is in flight for a while, then there is a transmission.
     Idle {
         /// Duration, microseconds.
@@ -112,6 +115,8 @@ pub struct Counts {
     pub marks: u64,
     /// Timeouts.
     pub timeouts: u64,
+    /// Times that segments were too large for the path.
+    pub oversized: u64,
     /// Undone reductions.
     pub undos: u64,
     /// Times that the algorithm took over a connection that it had before.

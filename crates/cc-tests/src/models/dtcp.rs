@@ -459,6 +459,9 @@ impl Model for Dtcp {
             self.ssthresh_before = Some(sock.snd_ssthresh); // restored by a timeout within it, or right after it
             return;
         }
+        if !sock.timed_out() {
+            return;
+        }
         self.coverage.timeouts += 1;
         sock.snd_cwnd = (2 * self.initial_window).min(sock.snd_cwnd_clamp);
         if let (1, Some(before)) = (self.tunables.rto_ssthresh, self.ssthresh_before) {

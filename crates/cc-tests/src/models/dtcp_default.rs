@@ -131,7 +131,9 @@ impl Model for DtcpDefault {
     fn set_state(&mut self, sock: &mut View, state: u8) {
         self.apply(sock, |s, world, sock, _| {
             if state == LOSS {
-                s.time_out(world, sock);
+                if sock.timed_out() {
+                    s.time_out(world, sock);
+                }
             } else {
                 s.ssthresh_before = sock.snd_ssthresh;
             }

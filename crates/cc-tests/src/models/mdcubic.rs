@@ -426,6 +426,9 @@ impl Model for Mdcubic {
                     }
                 }
                 self.in_domain_2 = false;
+                if !sock.timed_out() && self.d2_segments > 0 {
+                    sock.snd_cwnd = self.w1(sock.snd_cwnd);
+                }
                 self.undo_limit = self.w1(self.undo_limit);
                 self.d2_segments = 0;
                 self.covered_to = sock.snd_una;

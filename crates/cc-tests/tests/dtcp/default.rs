@@ -166,6 +166,21 @@ fn a_timeout_never_raises_the_window_of_default() {
     assert_eq!(flow.get(&view).snd_cwnd, 2);
 }
 
+/// TCP sends again what is too large for a new path MTU, and calls this a loss, but reduces nothing.
+#[test]
+fn segments_that_are_too_large_for_the_path_do_not_change_the_window() {
+    let algo = HostAlgo::load("dtcp");
+    for tunables in [Tunables::DEFAULT, Tunables::PAPER] {
+        for window in [3, 100] {
+            let (mut flow, mut view) = taken_over(&algo, tunables);
+            (view.snd_cwnd, view.packets_out) = (window, window);
+            flow.set(&view);
+            flow.set_state(LOSS);
+            assert_eq!(flow.get(&view).snd_cwnd, window);
+        }
+    }
+}
+
 #[test]
 fn the_least_rtt_is_the_kernels_at_first_and_ends_with_its_path() {
     let algo = HostAlgo::load("dtcp");

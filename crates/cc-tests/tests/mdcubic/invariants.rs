@@ -137,7 +137,9 @@ impl Invariants<Mdcubic> for Bounds {
             }
             Hook::SetState(LOSS) => {
                 self.given_to = is.snd_una;
-                assert!(is.snd_cwnd == was.snd_cwnd && after.d2_segments == 0, "{}", context());
+                let with_d2 = !was.timed_out() && before.d2_segments > 0;
+                let window = if with_d2 { before.w1(was.snd_cwnd) } else { was.snd_cwnd };
+                assert!(is.snd_cwnd == window && after.d2_segments == 0, "{}", context());
                 assert!(is.snd_ssthresh <= was.snd_ssthresh, "{}", context());
             }
             Hook::Init => self.given_to = is.snd_una,
