@@ -61,92 +61,11 @@
 #include <hotcc/growth.h>
 #include <hotcc/kernel.h>
 #include <hotcc/learned.h>
-#include <hotcc/path.h>
-#include <hotcc/radio.h>
-#include <hotcc/stats.h>
 #include <hotcc/struct_ops.h>
-#include <hotcc/tags.h>
 
-#include "dtcp_base.h"
-#include "dtcp_rules.h"
-#include "link_rate.h"
-#include "shannon.h"
-#include "sinr_weight.h"
+#include "dtcp_signal.h"
 
 char _license[] SEC("license") = "GPL";
-
-/* Choices are macros, because the tags also contain their values. */
-#define FILTER_EQ5 0
-#define FILTER_EQ4 1
-#define SINR_SHANNON 0
-#define SINR_LITERAL 1
-#define SINR_OFF 2
-#define RULE_EQ10 0
-#define RULE_ALG1 1
-#define RULE_EQ10_PRINT 2
-#define QUEUE_BANDWIDTH 0
-#define QUEUE_RTT 1
-#define QUEUE_MAX 2
-#define RTO_KERNEL 0
-#define RTO_KEEP 1
-#define START_HYSTART 0
-#define START_FULL 1
-
-TUNABLE(u32, epoch_us, 0, 500000, 0, 10000000, "us", "time between bandwidth samples; 0: one smoothed RTT");
-TUNABLE_CHOICE(filter, FILTER_EQ5, FILTER_EQ5, "eq5,eq4", "low-pass filter of the bandwidth samples");
-TUNABLE(u32, filter_permille, 900, 900, 0, 999, "permille", "weight of the old value in that filter");
-TUNABLE(u32, g_permille, 500, 500, 0, 1000, "permille", "g of eq 7");
-TUNABLE_CHOICE(sinr_term, SINR_SHANNON, SINR_LITERAL, "shannon,literal,off", "how the SINR enters eq 7");
-TUNABLE(u32, sinr_gain_kbps, 1, 1, 0, 1000000, "kbit/s per dB", "weight of one dB where sinr_term is literal");
-CHOICE_WARNING(n_rule, "alg1", "N never falls until more than loss_permille of the segments are lost");
-TUNABLE_CHOICE(n_rule, RULE_EQ10, RULE_EQ10_PRINT, "eq10,alg1,eq10_print",
-	       "how N follows the estimate; alg1 never lowers N until losses exceed loss_permille");
-TUNABLE(u32, alpha_permille, 200, 200, 1, 1000, "permille", "alpha of eq 10: share of W wanted in the queue");
-TUNABLE_CHOICE(queue, QUEUE_MAX, QUEUE_BANDWIDTH, "bandwidth,rtt,max", "which queue eq 10 sees");
-TUNABLE(u32, n_max, 0, 0, 0, 1048576, "segments per RTT", "upper limit of N; 0: only W");
-TUNABLE(u32, loss_permille, 15, 0, 0, 1000, "permille", "share of lost segments above which a loss halves N; 0: never");
-TUNABLE(u32, eta, 2, 2, 1, 16, "", "eta of the decrease after a loss");
-TUNABLE(u32, initial_windows, 1, 2, 1, 2, "", "initial windows that a new flow starts with");
-TUNABLE(u32, initial_ssthresh_bytes, 0, 65535, 0, 1073741824, "bytes", "ssthresh of a new flow; 0: the kernel's");
-TUNABLE_CHOICE(slow_start, START_HYSTART, START_FULL, "hystart,full",
-	       "what ends slow start: a rising RTT, or only a loss");
-TUNABLE(u32, base_window_s, 10, 0, 0, 3600, "s", "how long the least RTT holds; 0: for the connection's life");
-TUNABLE_CHOICE(rto_ssthresh, RTO_KERNEL, RTO_KEEP, "kernel,keep",
-	       "ssthresh after a timeout: by the kernel's rule, or as it was");
-
-#define EPOCH_MIN_US 20000
-#define EPOCH_START_MIN_US 5000	/* slow start doubles W in each RTT */
-#define LOSS_SEGMENTS 2048	/* with fewer, random losses of 0.5 % would sometimes look like 1 % */
-#define ACKS_MIN 8		/* RTT samples that HyStart++ needs per round */
-#define CSS_ROUNDS 5
-
-struct dtcp {
-	struct flow_account account;
-	u64 bandwidth_q8 FIELD("byte/s / 256", "B_I, the filtered bandwidth; 0: no sample yet");
-	u64 sample_rate FIELD("byte/s", "B_(i-1), the previous raw sample");
-	u64 n_q16 FIELD("segments per RTT / 65536", "N");
-	u64 growth_q16 FIELD("segments^2 / 65536", "growth credit: N per segment acknowledged, W makes one");
-	u32 epoch_start_us FIELD("us", "when the running epoch began");
-	u32 epoch_delivered FIELD("segments", "delivered at that time");
-	u32 prior_ssthresh FIELD("segments", "ssthresh before a timeout");
-	struct radio_ref radio;
-	struct path_ref path;
-	s8 forecast FIELD("1/64", "change of the bandwidth that the signal foretold, 0: none to be judged");
-	u8 css_rounds : 3;	  /* epochs of slow start in a row with a longer RTT */
-	u8 epoch_app_limited : 1; /* the application limited the running epoch at its start */
-	u8 hold : 1;		  /* no growth: there is a queue, or the signal predicts one */
-	u8 room : 1;		  /* the signal raised the last epoch's N */
-	struct rtt_base base;
-	struct link_rate link;
-	struct sinr_weight weight;
-	u16 epoch_lost FIELD("segments", "lost at the start of the running epoch, modulo 65536");
-	u16 loss_q16 FIELD("1/65536", "share of lost segments, a mean over some 2048 segments");
-	u16 initial_window FIELD("segments", "the kernel's window for a new flow");
-	u16 epochs_fresh FIELD("", "epochs with a fresh SINR, not yet counted");
-	u16 epochs_stale FIELD("", "epochs with one that was too old, not yet counted");
-	u16 epochs_absent FIELD("", "epochs with none, not yet counted");
-};
-FLOW_STATE(struct dtcp);
 
 static __always_inline void epoch_restart(struct tcp_sock *tp, struct dtcp *f)
 {
@@ -165,35 +84,6 @@ static __always_inline void n_restart(struct dtcp *f)
 	f->hold = f->room = 0;
 }
 
-static __always_inline void signal_account(struct dtcp *f)
-{
-	struct hotcc_stats_v2 *s = stats_here();
-
-	if (!s)
-		return;
-	STAT_ADD(s, signal_fresh, f->epochs_fresh);
-	STAT_ADD(s, signal_stale, f->epochs_stale);
-	STAT_ADD(s, signal_absent, f->epochs_absent);
-	f->epochs_fresh = f->epochs_stale = f->epochs_absent = 0;
-}
-
-/* Looks the SINR up, and counts the lookup. */
-static __always_inline enum radio_answer signal_read(struct sock *sk, struct dtcp *f, s32 *sinr_q8, s32 *average_q8)
-{
-	enum radio_answer answer = radio_read(sk, &f->radio, sinr_q8, average_q8);
-	u16 count;
-
-	if (answer == RADIO_FRESH)
-		count = ++f->epochs_fresh;
-	else if (answer == RADIO_STALE)
-		count = ++f->epochs_stale;
-	else
-		count = ++f->epochs_absent;
-	if (count == 65535)
-		signal_account(f);
-	return answer;
-}
-
 static __always_inline void losses_add(struct dtcp *f, u64 segments, u32 lost)
 {
 	u64 sent = segments + lost, counted = min(sent, (u64)LOSS_SEGMENTS);
@@ -206,60 +96,6 @@ static __always_inline void losses_add(struct dtcp *f, u64 segments, u32 lost)
 static __always_inline bool loses_much(struct dtcp *f)
 {
 	return loss_permille && f->loss_q16 * 1000ULL > (u64)loss_permille << 16;
-}
-
-/*
- * Whether the signal is in use and fresh; then returns the SINR and the feeder's average of it. It is not inline,
- * because the verifier then has fewer states to follow.
- */
-static __noinline bool signal_fresh(struct sock *sk, s32 *sinr_q8, s32 *average_q8)
-{
-	struct dtcp *f = flow_state(sk);
-
-	if (sinr_term == SINR_OFF)
-		return false;
-	if (signal_read(sk, f, sinr_q8, average_q8) == RADIO_FRESH)
-		return true;
-	link_rate_restart(&f->link);
-	return false;
-}
-
-/* S as printed, in bytes/s: dB taken for kbit/s, within +-B_I. */
-static __always_inline s64 literal_term_bytes_per_s(s32 sinr_q8, s32 average_q8, s64 filtered)
-{
-	s64 term = div_s64((s64)(sinr_q8 - average_q8) * sinr_gain_kbps * 125, 256);
-
-	return max(min(term, filtered), -filtered);
-}
-
-/* S in bytes/s: what this SINR promises over the feeder's average one, within +-B_I. */
-static __always_inline s64 relative_term_bytes_per_s(s32 sinr_q8, s32 average_q8, s64 filtered)
-{
-	s64 average_efficiency = shannon_efficiency_q20(average_q8);
-	s64 difference = shannon_efficiency_q20(sinr_q8) - average_efficiency;
-	/* no overflow up to 4.2 Tbit/s, as the difference is at most 17416485; the divisor is never 0 */
-	s64 term = div_s64(filtered * difference, average_efficiency);
-
-	return max(min(term, filtered), -filtered);
-}
-
-/* Eqs 6 and 7 with S = 0: the bandwidth that the next epoch is expected to have without a signal. */
-static __always_inline s64 expected_bytes_per_s(struct dtcp *f)
-{
-	s64 filtered = f->bandwidth_q8 >> 8;
-
-	return filtered + div_s64(((s64)f->sample_rate - filtered) * (s64)g_permille, 1000);
-}
-
-/* Compares the last epoch's prediction by the signal with this epoch's delivery. Runs before the filter's step. */
-static __always_inline void signal_judge(struct dtcp *f, s32 forecast, u64 sample, s64 by_least)
-{
-	s64 expected = expected_bytes_per_s(f);
-
-	if (expected <= 0)
-		return;
-	weight_judge(&f->weight, div_s64(((s64)min(sample, 2ULL * expected) - expected) * 1024, expected), forecast,
-		     by_least >= alpha_of(alpha_permille) / 4);
 }
 
 /* The queue that eq 10 uses. */
