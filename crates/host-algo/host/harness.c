@@ -293,9 +293,15 @@ HOTCC_EXPORT void host_hint(u64 time_ns, u32 sequence, u32 hint)
 #endif
 }
 
+/* Sets the program's own CUBIC, which is called with this context; NULL: the stand-in. */
+HOTCC_EXPORT void host_delegate_cubic(cubic_delegate delegate, void *context)
+{
+	cubic_of_program = delegate;
+	cubic_context = context;
+}
+
 /*
- * Returns the calls of the stand-in for the kernel's CUBIC: 0 init, 1 recalc_ssthresh, 2 cong_avoid, 3 state, 4 acked,
- * 5 event.
+ * Returns the calls of the kernel's CUBIC: 0 init, 1 recalc_ssthresh, 2 cong_avoid, 3 state, 4 acked, 5 event.
  */
 HOTCC_EXPORT u32 host_cubic_calls(u32 kind)
 {

@@ -60,48 +60,78 @@ void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
 }
 
-/* A stand-in for the kernel's CUBIC: Reno that reduces cwnd to 7/10, and counts the calls of each operation. */
+/*
+ * The kernel's CUBIC: the program's own (host_delegate_cubic), or a stand-in, Reno that reduces cwnd to 7/10. The calls
+ * of each function are counted.
+ */
 enum { CUBIC_INIT, CUBIC_RECALC, CUBIC_CONG_AVOID, CUBIC_STATE, CUBIC_ACKED, CUBIC_EVENT, CUBIC_CALLS };
 
+struct cubic_window {
+	u32 snd_cwnd;
+	u32 snd_cwnd_cnt;
+	u32 snd_ssthresh;
+};
+
+typedef u32 (*cubic_delegate)(void *context, struct cubic_window *window, u32 function, u32 argument, s32 rtt_us);
+
 static u32 cubic_calls[CUBIC_CALLS];
+static cubic_delegate cubic_of_program;
+static void *cubic_context;
+
+static u32 cubic_stand_in(struct sock *sk, u32 function, u32 argument)
+{
+	if (function == CUBIC_RECALC)
+		return max((u32)((u64)((struct tcp_sock *)sk)->snd_cwnd * 7 / 10), 2U);
+	if (function == CUBIC_CONG_AVOID)
+		tcp_reno_cong_avoid(sk, 0, argument);
+	return 0;
+}
+
+static u32 cubic(struct sock *sk, u32 function, u32 argument, s32 rtt_us)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct cubic_window window = { tp->snd_cwnd, tp->snd_cwnd_cnt, tp->snd_ssthresh };
+	u32 result;
+
+	cubic_calls[function]++;
+	if (!cubic_of_program)
+		return cubic_stand_in(sk, function, argument);
+	result = cubic_of_program(cubic_context, &window, function, argument, rtt_us);
+	tp->snd_cwnd = window.snd_cwnd;
+	tp->snd_cwnd_cnt = window.snd_cwnd_cnt;
+	tp->snd_ssthresh = window.snd_ssthresh;
+	return result;
+}
 
 void cubictcp_init(struct sock *sk)
 {
-	(void)sk;
-	cubic_calls[CUBIC_INIT]++;
+	cubic(sk, CUBIC_INIT, 0, -1);
 }
 
 u32 cubictcp_recalc_ssthresh(struct sock *sk)
 {
-	cubic_calls[CUBIC_RECALC]++;
-	return max((u32)((u64)((struct tcp_sock *)sk)->snd_cwnd * 7 / 10), 2U);
+	return cubic(sk, CUBIC_RECALC, 0, -1);
 }
 
 void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked)
 {
-	cubic_calls[CUBIC_CONG_AVOID]++;
-	tcp_reno_cong_avoid(sk, ack, acked);
+	(void)ack;
+	cubic(sk, CUBIC_CONG_AVOID, acked, -1);
 }
 
 void cubictcp_state(struct sock *sk, u8 new_state)
 {
-	(void)sk;
-	(void)new_state;
-	cubic_calls[CUBIC_STATE]++;
+	cubic(sk, CUBIC_STATE, new_state, -1);
 }
 
 void cubictcp_acked(struct sock *sk, const struct ack_sample *sample)
 {
-	(void)sk;
-	(void)sample;
-	cubic_calls[CUBIC_ACKED]++;
+	cubic(sk, CUBIC_ACKED, sample->pkts_acked, sample->rtt_us);
 }
 
 void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 {
-	(void)sk;
-	(void)event;
-	cubic_calls[CUBIC_EVENT]++;
+	cubic(sk, CUBIC_EVENT, event, -1);
 }
 
 void cubictcp_cwnd_event_tx_start(struct sock *sk)

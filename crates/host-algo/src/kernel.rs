@@ -144,21 +144,3 @@ pub struct RateSample {
     /// Whether the sample is from a retransmitted segment.
     pub is_retrans: bool,
 }
-
-/// A function of the kernel's CUBIC, for which the host build has a stand-in.
-#[derive(Clone, Copy, Debug)]
-#[repr(u32)]
-pub enum Cubic {
-    /// `cubictcp_init`.
-    Init,
-    /// `cubictcp_recalc_ssthresh`.
-    RecalcSsthresh,
-    /// `cubictcp_cong_avoid`.
-    CongAvoid,
-    /// `cubictcp_state`.
-    State,
-    /// `cubictcp_acked`.
-    Acked,
-    /// `cubictcp_cwnd_event`.
-    Event,
-}

@@ -13,22 +13,25 @@ use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::rc::Rc;
 
+mod cubic;
 mod flow;
 mod kernel;
 mod layout;
 pub mod library;
 
+pub use cubic::{Cubic, CubicCall, CubicDelegate, CubicWindow};
 pub use flow::Flow;
 pub use kernel::{
-    Cubic, EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, INFINITE_SSTHRESH, RateSample, View,
-    ca_state,
+    EVENT_COMPLETE_CWR, EVENT_CWND_RESTART, EVENT_LOSS, EVENT_TX_START, INFINITE_SSTHRESH, RateSample, View, ca_state,
 };
 
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 type Sock = *mut c_void;
+type DelegateCall = unsafe extern "C" fn(*mut c_void, *mut CubicWindow, u32, u32, i32) -> u32;
 
 /// The harness's functions; valid as long as the library they come from.
 struct Hooks {
@@ -56,6 +59,7 @@ struct Hooks {
     hint: unsafe extern "C" fn(u64, u32, u32),
     learned_begin: unsafe extern "C" fn(Sock, *const Learned),
     learned_end: unsafe extern "C" fn(*mut Learned),
+    delegate_cubic: unsafe extern "C" fn(DelegateCall, *mut c_void),
     cubic_calls: unsafe extern "C" fn(u32) -> u32,
 }
 
@@ -99,6 +103,7 @@ pub struct HostAlgo {
     hooks: Hooks,
     fields: BTreeMap<String, Field>,
     group: Option<Group>,
+    cubic: Option<NonNull<Box<CubicDelegate>>>,
     single_threaded: PhantomData<*const ()>, // its globals are not synchronised
 }
 
@@ -151,9 +156,10 @@ impl HostAlgo {
             hint: symbol(&library, "host_hint")?,
             learned_begin: symbol(&library, "host_learned_begin")?,
             learned_end: symbol(&library, "host_learned_end")?,
+            delegate_cubic: symbol(&library, "host_delegate_cubic")?,
             cubic_calls: symbol(&library, "host_cubic_calls")?,
         };
-        Ok(Self { library, hooks, fields: state_fields(name)?, group: None, single_threaded: PhantomData })
+        Ok(Self { library, hooks, fields: state_fields(name)?, group: None, cubic: None, single_threaded: PhantomData })
     }
 
     /// Returns the library, to call further functions of it.
@@ -249,7 +255,23 @@ impl HostAlgo {
         unsafe { (self.hooks.hint)(time_ns, sequence, u32::from(hint)) }
     }
 
-    /// Returns how often a function of the stand-in for the kernel's CUBIC was called.
+    /// Uses this in place of the stand-in for the kernel's CUBIC. It must not call the algorithm.
+    pub fn delegate_cubic(&mut self, delegate: Box<CubicDelegate>) {
+        self.end_delegate();
+        let delegate = NonNull::from(Box::leak(Box::new(delegate)));
+        self.cubic = Some(delegate);
+        // SAFETY: the delegate lives until `end_delegate`, which self calls when it ends.
+        unsafe { (self.hooks.delegate_cubic)(cubic::call_delegate, delegate.as_ptr().cast()) }
+    }
+
+    fn end_delegate(&mut self) {
+        if let Some(delegate) = self.cubic.take() {
+            // SAFETY: `delegate_cubic` leaked it, and the library does not call it any more.
+            drop(unsafe { Box::from_raw(delegate.as_ptr()) });
+        }
+    }
+
+    /// Returns how often a function of the kernel's CUBIC was called.
     #[must_use]
     pub fn cubic_calls(&self, function: Cubic) -> u32 {
         // SAFETY: every `Cubic` is an index into the counts.
@@ -262,5 +284,11 @@ impl HostAlgo {
         assert!(index < size_of::<hotcc_abi::stats::AlgoStats>() / 8, "no such counter");
         // SAFETY: the counters are a static struct of the library with that many u64.
         unsafe { (self.hooks.stats)().add(index).read_volatile() }
+    }
+}
+
+impl Drop for HostAlgo {
+    fn drop(&mut self) {
+        self.end_delegate();
     }
 }

@@ -5,7 +5,7 @@ use crate::congestion::CongestionControl;
 use crate::cubic::Cubic;
 use crate::host::HostControl;
 use crate::reno::Reno;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use hotcc_host_algo::Group;
 use hotcc_lab_proto::plan::Algorithm;
 use std::collections::BTreeMap;
@@ -14,10 +14,6 @@ use std::net::Ipv4Addr;
 /// The kernel's congestion controls that this crate implements.
 pub const OF_THE_KERNEL: [&str; 3] = ["bbr", "cubic", "reno"];
 
-/// The simulator runs this algorithm as the kernel's CUBIC. It is CUBIC up to a PEP, in calls of the kernel's CUBIC;
-/// simulations have no PEP.
-const CUBIC_WITHOUT_A_PEP: &str = "mdcubic";
-
 /// A function that returns the values of an algorithm's tunables for an object, a profile and assignments
 /// `tunable=value`.
 pub type Settings<'a> = dyn Fn(&str, &str, &[String]) -> Result<Vec<(String, u32)>> + 'a;
@@ -25,10 +21,7 @@ pub type Settings<'a> = dyn Fn(&str, &str, &[String]) -> Result<Vec<(String, u32
 /// Checks whether the simulator has a congestion control, of the kernel or built into hotcc. Returns the reason if it
 /// does not.
 pub fn check(name: &str) -> Result<(), String> {
-    if name == CUBIC_WITHOUT_A_PEP
-        || OF_THE_KERNEL.contains(&name)
-        || HostControl::new(name, &[], &Group::default()).is_ok()
-    {
+    if OF_THE_KERNEL.contains(&name) || HostControl::new(name, &[], &Group::default()).is_ok() {
         return Ok(());
     }
     Err(format!("the simulator has no `{name}`; of the kernel's it has {}", OF_THE_KERNEL.join(", ")))
@@ -61,15 +54,6 @@ impl<'a> Registry<'a> {
         addresses: (Ipv4Addr, Ipv4Addr),
     ) -> Result<Box<dyn CongestionControl>> {
         if let Some((object, values)) = self.loaded.get(name) {
-            if object == CUBIC_WITHOUT_A_PEP {
-                let of_domain_2 = |(tunable, value): &(String, u32)| tunable == "without_pep" && *value != 0;
-                if values.iter().rfind(|(tunable, _)| tunable == "without_pep").is_some_and(of_domain_2) {
-                    bail!(
-                        "the simulator runs `{object}` as the CUBIC that it is without a PEP: not with without_pep=domain2"
-                    );
-                }
-                return Ok(Box::new(Cubic::new()));
-            }
             let control = HostControl::new(object, values, self.groups.entry(addresses).or_default());
             return Ok(Box::new(control.with_context(|| format!("cannot simulate `{object}`"))?));
         }
@@ -98,7 +82,6 @@ impl<'a> Registry<'a> {
     /// Sets tunables behind a name, and returns their new values.
     pub fn tune(&mut self, name: &str, set: &[String]) -> Result<Vec<(String, u32)>> {
         let (object, values) = self.loaded.get_mut(name).with_context(|| format!("`{name}` is not loaded"))?;
-        ensure!(object != CUBIC_WITHOUT_A_PEP, "the simulator runs `{object}` as CUBIC, which has no tunables to set");
         let changed = (self.settings)(object, "default", set)?;
         let named = |tunable: &str| set.iter().any(|one| one.split('=').next().is_some_and(|n| n.trim() == tunable));
         let changed: Vec<_> = changed.into_iter().filter(|(tunable, _)| named(tunable)).collect();

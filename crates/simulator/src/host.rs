@@ -1,18 +1,55 @@
 //! hotcc's own algorithms in the simulator: their C files, compiled for the host.
 
 use crate::congestion::{CaEvent, CaState, CongestionControl, RateSample, Sock};
+use crate::cubic::Cubic;
 use hotcc_abi::radio::{Capacity, PackedSinr, sinr_to_q8};
-use hotcc_host_algo::{Flow, Group, HostAlgo, RadioLine, View};
+use hotcc_host_algo::{CubicCall, CubicWindow, EVENT_TX_START, Flow, Group, HostAlgo, RadioLine, View, ca_state};
 use hotcc_lab_proto::plan::PlannedReading;
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 
 /// The algorithms' clock at the start of the simulation. In a kernel, the clock is never 0 when a connection begins,
 /// and algorithms use a time of 0 for "never".
 const CLOCK_START_NS: u64 = 100_000_000_000;
 
+/// The kernel's CUBIC for an algorithm that calls it.
+#[derive(Default)]
+struct Delegate {
+    cubic: Cubic,
+    /// The connection at the hook in which the algorithm calls.
+    sock: Sock,
+}
+
+impl Delegate {
+    fn call(&mut self, window: &mut CubicWindow, call: CubicCall) -> u32 {
+        let Self { cubic, sock } = self;
+        CubicWindow { snd_cwnd: sock.snd_cwnd, snd_cwnd_cnt: sock.snd_cwnd_cnt, snd_ssthresh: sock.snd_ssthresh } =
+            *window;
+        let mut ssthresh = 0;
+        match call.function {
+            hotcc_host_algo::Cubic::Init => cubic.init(sock),
+            hotcc_host_algo::Cubic::RecalcSsthresh => ssthresh = cubic.ssthresh(sock),
+            hotcc_host_algo::Cubic::CongAvoid => cubic.cong_avoid(sock, call.argument),
+            hotcc_host_algo::Cubic::State if call.argument == u32::from(ca_state::LOSS) => {
+                cubic.set_state(sock, CaState::Loss);
+            }
+            hotcc_host_algo::Cubic::Event if call.argument == EVENT_TX_START => {
+                cubic.cwnd_event(sock, CaEvent::TxStart);
+            }
+            hotcc_host_algo::Cubic::State | hotcc_host_algo::Cubic::Event => {} // of no interest to CUBIC
+            hotcc_host_algo::Cubic::Acked => cubic.pkts_acked(sock, call.argument, call.rtt_us),
+        }
+        *window =
+            CubicWindow { snd_cwnd: sock.snd_cwnd, snd_cwnd_cnt: sock.snd_cwnd_cnt, snd_ssthresh: sock.snd_ssthresh };
+        ssthresh
+    }
+}
+
 /// One connection under one of hotcc's algorithms, with its own tunables and radio map.
 pub struct HostControl {
     flow: Flow<'static>,
+    delegate: Rc<RefCell<Delegate>>,
     path_generation: u32,
     /// The radio map's line after the latest readings.
     radio: RadioLine,
@@ -26,7 +63,11 @@ impl HostControl {
     pub fn new(name: &str, tunables: &[(String, u32)], group: &Group) -> io::Result<Self> {
         let mut algo = HostAlgo::open(name)?;
         algo.join(group);
-        let mut control = Self { flow: Flow::with_own(algo), path_generation: 0, radio: RadioLine::default() };
+        let delegate = Rc::new(RefCell::new(Delegate::default()));
+        let called = Rc::clone(&delegate);
+        algo.delegate_cubic(Box::new(move |window, call| called.borrow_mut().call(window, call)));
+        let flow = Flow::with_own(algo);
+        let mut control = Self { flow, delegate, path_generation: 0, radio: RadioLine::default() };
         for (tunable, value) in tunables {
             if !control.set_tunable(tunable, *value) {
                 return Err(io::Error::other(format!("{name} has no tunable `{tunable}`")));
@@ -64,9 +105,10 @@ impl HostControl {
             retrans_out: sock.retrans_out,
             sack_ok: 1,
             rcv_tsval: sock.rcv_tsval,
-            // the rate sample is left out: only mdcubic reads it, and the simulator does not run mdcubic's C file
+            // the rate sample is left out: only mdcubic behind a PEP reads it, and simulations have no PEP
             ..View::default()
         };
+        self.delegate.borrow_mut().sock.clone_from(sock);
         self.flow.set(&view);
         view
     }

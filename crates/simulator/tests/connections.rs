@@ -176,28 +176,34 @@ fn an_algorithm_of_ours_is_swapped_in_under_traffic() {
     assert!(outcome.record.flows[0].bytes > 10_000_000);
 }
 
+/// A path that loses this share of its packets.
+fn lossy(cc: &str, loss: f64) -> Plan {
+    let mut plan = plan(vec![flow(cc, None)], 20);
+    plan.links[0].phases[0].loss = loss;
+    plan.algorithms = vec![algorithm("mdcubic")];
+    plan
+}
+
 /// Simulations have no PEP.
 #[test]
 fn mdcubic_without_a_pep_is_cubic() {
-    let of = |cc: &str| {
-        let mut plan = plan(vec![flow(cc, None)], 20);
-        plan.links[0].phases[0].loss = 0.001;
-        plan.algorithms = vec![algorithm("mdcubic")];
-        plan
-    };
-    let windows = |cc: &str| run(&of(cc)).acks.iter().map(|ack| (ack.time_ns, ack.cwnd)).collect::<Vec<_>>();
+    let windows = |cc: &str| run(&lossy(cc, 0.001)).acks.iter().map(|ack| (ack.time_ns, ack.cwnd)).collect::<Vec<_>>();
     assert_eq!(windows("mdcubic"), windows("cubic"));
-    let with = |value| {
-        let settings = move |_: &str, _: &str, _: &[String]| Ok(vec![("without_pep".to_owned(), value)]);
-        simulate(&of("mdcubic"), &settings).map(drop).map_err(|why| format!("{why:#}"))
+}
+
+#[test]
+fn mdcubic_takes_losses_for_those_of_the_access_network_if_it_is_tuned_so() {
+    let bytes = |plan: &Plan| {
+        let settings = |_: &str, _: &str, set: &[String]| {
+            Ok(set.iter().map(|_| ("without_pep".to_owned(), 1)).collect::<Vec<_>>())
+        };
+        simulate(plan, &settings).unwrap().record.flows[0].bytes
     };
-    with(0).unwrap();
-    assert!(with(1).unwrap_err().contains("not with without_pep=domain2"));
-    let mut tuned = of("mdcubic");
-    let tune = Action::Tune { cc: "mdcubic".to_owned(), set: vec!["without_pep=domain2".to_owned()] };
-    tuned.events = vec![PlannedEvent { at_ns: SECOND_NS, action: tune }];
-    let why = simulate(&tuned, &|_, _, _| Ok(Vec::new())).unwrap_err();
-    assert!(format!("{why:#}").contains("`mdcubic` as CUBIC, which has no tunables to set"), "{why:#}");
+    let mut tuned = lossy("mdcubic", 0.005);
+    let set = vec!["without_pep=domain2".to_owned()];
+    tuned.events = vec![PlannedEvent { at_ns: SECOND_NS, action: Action::Tune { cc: "mdcubic".to_owned(), set } }];
+    let (cubic, mdcubic) = (bytes(&lossy("cubic", 0.005)), bytes(&tuned));
+    assert!(mdcubic > 2 * cubic, "{mdcubic}, CUBIC {cubic}");
 }
 
 #[test]
