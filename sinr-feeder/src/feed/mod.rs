@@ -2,6 +2,7 @@
 //! sender may write it, and which source has precedence.
 
 pub mod sink;
+mod spells;
 
 use crate::condition::{Conditioner, Conditioning, DatedReading, Pace, is_used};
 use crate::publish::Publisher;
@@ -12,6 +13,7 @@ use hotcc_abi::radio::{DEFAULT_MAX_AGE_MS, IndexKey};
 use hotcc_host::error::chain;
 use hotcc_host::lock;
 use hotcc_radio_map::{LinkOptions, LinkWriter, MapError, RadioMap};
+use spells::Spells;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -116,8 +118,8 @@ pub struct Feed {
     forgot_ns: u64,
     /// Whether the map has taken no more links since then, because it is full or another command changes links.
     takes_no_links: bool,
-    /// Whether an error of a new link was logged since the last search for unneeded links.
-    has_warned: bool,
+    /// The errors of links that readings name.
+    link_errors: Spells,
     sources: Vec<SourceState>,
     publishers: Vec<Box<dyn Publisher>>,
     latest: Option<DatedReading>,
@@ -150,7 +152,7 @@ impl Feed {
             vacant: Vec::new(),
             forgot_ns: 0,
             takes_no_links: false,
-            has_warned: false,
+            link_errors: Spells::default(),
             sources: Vec::new(),
             publishers,
             latest: None,
@@ -226,7 +228,7 @@ impl Feed {
         if self.entries.is_empty() {
             return; // shut down; a source task may still deliver a reading
         }
-        let outcome = self.entry(source, ue, raw).and_then(|entry| self.apply(source, entry, raw, now_ns));
+        let outcome = self.entry(source, ue, raw, now_ns).and_then(|entry| self.apply(source, entry, raw, now_ns));
         match outcome {
             Ok(conditioned) => {
                 let state = &mut self.sources[source];
@@ -246,7 +248,7 @@ impl Feed {
         state.rejections.add(&state.name, reason, detail);
     }
 
-    fn entry(&mut self, source: usize, ue: Ue<'_>, raw: &RawReading) -> Result<usize, Reject> {
+    fn entry(&mut self, source: usize, ue: Ue<'_>, raw: &RawReading, now_ns: u64) -> Result<usize, Reject> {
         let link = match ue {
             Ue::Unnamed if self.plan.links.is_empty() && self.plan.own_id.is_none() => return Err(Reject::UnknownUe),
             Ue::Unnamed => return Ok(UNNAMED),
@@ -259,13 +261,13 @@ impl Feed {
         }
         raw.check()?; // a link without a valid reading would hide the wider link around it
         let grant = if let Ue::Granted(_, grant) = ue { Some(grant) } else { None };
-        self.make_link(source, grant, link)
+        self.make_link(source, grant, link, now_ns)
     }
 
     /// Creates a link that a reading names. A sender can name as many links as there are addresses, so each source has
     /// a share of the links that this feeder may create. After the map was full, it is not tried again until the next
     /// search for unneeded links.
-    fn make_link(&mut self, source: usize, grant: Option<Grant>, link: IndexKey) -> Result<usize, Reject> {
+    fn make_link(&mut self, source: usize, grant: Option<Grant>, link: IndexKey, now_ns: u64) -> Result<usize, Reject> {
         let share = self.plan.max_links / (self.sources.len() * grant.map_or(1, |grant| grant.all)).max(1);
         let maker = (source, grant.map(|grant| grant.link));
         let made = self.made.entry(maker).or_default();
@@ -275,7 +277,7 @@ impl Feed {
         }
         let added = self.add_entry(None, &[link]);
         let index = added.map_err(|e| {
-            if !std::mem::replace(&mut self.has_warned, true) {
+            if self.link_errors.begins(&e, now_ns) {
                 warn!("{}", chain(&e));
             }
             // a link that another feeder has says nothing about the others
@@ -293,7 +295,7 @@ impl Feed {
         if now_ns.saturating_sub(self.forgot_ns) < FORGET_EVERY_NS {
             return;
         }
-        (self.forgot_ns, self.takes_no_links, self.has_warned) = (now_ns, false, false);
+        (self.forgot_ns, self.takes_no_links) = (now_ns, false);
         let long_ns = self.plan.forget_after.as_nanos() as u64;
         let may_go = |entry: &Entry, maker: Maker| {
             let idle_ns = now_ns.saturating_sub(entry.latest_ns);
@@ -312,7 +314,9 @@ impl Feed {
         }
         for (_, link, index, maker) in found {
             if let Some(Err(e)) = self.map.as_mut().map(|map| map.remove_link(link, false)) {
-                warn!("{}", chain(&e));
+                if self.link_errors.begins(&e, now_ns) {
+                    warn!("{}", chain(&e));
+                }
                 if !matches!(e, MapError::NoSuchLink { .. } | MapError::Owned { .. }) {
                     break; // the next search tries again
                 }

@@ -14,6 +14,7 @@ use sinr_feeder::feed::{Feed, Plan};
 use sinr_feeder::reading::{Grant, RawReading, Ue};
 use sinr_feeder::reject::Reject;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const MAX_LINKS: usize = 200;
@@ -184,15 +185,24 @@ fn a_held_lock_delays_no_reading_of_other_links() {
         assert!(offer(&mut feed, source, [10, 0, 0, 1], start_ns));
         let held = lock::acquire(&Path::new(pins::RUN).join(pins::RADIO_LOCK), 0o660, Duration::ZERO).unwrap();
         let started = Instant::now();
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let writer = Mutex::new(log.reopen().unwrap());
+        let logging = tracing::subscriber::set_default(tracing_subscriber::fmt().with_writer(writer).finish());
         for n in 1..50u8 {
             assert!(!offer(&mut feed, source, [10, 0, 1, n], start_ns + u64::from(n)));
             assert!(offer(&mut feed, source, [10, 0, 0, 1], start_ns + u64::from(n)));
         }
         assert!(started.elapsed() < lock::PATIENCE / 4);
-        feed.tick(start_ns + SECOND_NS);
+        for second in 1..5 {
+            feed.tick(start_ns + second * SECOND_NS);
+            assert!(!offer(&mut feed, source, [10, 0, 1, 1], start_ns + second * SECOND_NS));
+        }
         assert_eq!(feed.link_count(), 1, "what cannot be removed is not forgotten");
-        drop(held);
-        assert!(offer(&mut feed, source, [10, 0, 1, 1], start_ns + SECOND_NS));
+        drop((held, logging));
+        let log = std::fs::read_to_string(log.path()).unwrap();
+        assert_eq!(log.matches("another hotcc command has been running").count(), 1, "{log}");
+        feed.tick(start_ns + 5 * SECOND_NS);
+        assert!(offer(&mut feed, source, [10, 0, 1, 1], start_ns + 5 * SECOND_NS));
     });
     held.join().unwrap();
 }
