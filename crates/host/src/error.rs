@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 pub enum Kind {
     /// The command failed: nothing changed, or the message says what did.
     Failed,
-    /// Arguments or configuration are invalid.
+    /// The command line is invalid. An invalid file is [`Kind::Failed`].
     Usage,
     /// The kernel lacks a feature.
     KernelLacks,

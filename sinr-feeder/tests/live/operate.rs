@@ -51,19 +51,23 @@ fn options_come_from_a_file() {
 #[test]
 fn missing_or_conflicting_options_are_reported() {
     let Some(sandbox) = sandbox("missing_or_conflicting_options_are_reported") else { return };
-    for (args, says) in [
-        (&["--link", "10.0.0.1"][..], "nothing to read: give --source or --subscribe"),
-        (&["--source", "mm"], "nowhere to put readings: give --link"),
-        (&["--source", "mm", "--link", "10.0.0.1", "--ue", "a=10.0.0.1"], "cannot feed 10.0.0.1/32 twice"),
-        (&["--source", "mm", "--ue", "a=10.0.0.1", "--ue", "a=10.0.0.2"], "--ue a is given twice"),
-        (&["--source", "peer:127.0.0.1:1,keys=/nonexistent"], "cannot read /nonexistent"),
+    let file = sandbox.files.path().join("empty.toml").display().to_string();
+    fs::write(&file, "").unwrap();
+    for (args, code, says) in [
+        (&["--link", "10.0.0.1"][..], 2, "nothing to read: give --source or --subscribe"),
+        (&["--link", "10.0.0.1", "--config", &file], 1, "empty.toml: nothing to read: give --source or --subscribe"),
+        (&["--source", "mm"], 2, "nowhere to put readings: give --link"),
+        (&["--source", "mm", "--link", "10.0.0.1", "--ue", "a=10.0.0.1"], 2, "cannot feed 10.0.0.1/32 twice"),
+        (&["--source", "mm", "--ue", "a=10.0.0.1", "--ue", "a=10.0.0.2"], 2, "--ue a is given twice"),
+        (&["--source", "peer:127.0.0.1:1,keys=/nonexistent"], 1, "cannot read /nonexistent"),
         (
             &["--source", "mm", "--ue", "a", "--as", "b", "--publish", "peer:127.0.0.1:1,keys=/nonexistent"],
+            2,
             "a peer takes the readings of one UE",
         ),
     ] {
         let refused = sandbox.output(&[&["run"], args].concat());
-        assert_eq!(refused.status.code(), Some(1), "{args:?}");
+        assert_eq!(refused.status.code(), Some(code), "{args:?}");
         assert!(stderr(&refused).contains(says), "{args:?}: {}", stderr(&refused));
     }
     let port = free_port();

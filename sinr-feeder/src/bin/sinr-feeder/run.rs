@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow, bail};
 use hotcc_abi::clock::monotonic_ns;
 use hotcc_abi::radio::IndexKey;
 use hotcc_channel_model::trace::replay::ReplayOptions;
+use hotcc_host::error::Error;
 use hotcc_host::service::{self, Stop};
 use hotcc_host::{capabilities, metrics_server};
 use hotcc_radio_map::{RadioMap, default_max_age_ms};
@@ -80,22 +81,33 @@ fn has_keys(args: &RunArgs) -> bool {
     args.sources.iter().any(|source| source.name().starts_with("peer:"))
 }
 
-fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
+/// Fails if options are missing or contradict each other. This is a usage error only if no file can have caused it.
+fn check(args: &RunArgs) -> Result<(), Error> {
+    let Err(what) = find_contradiction(args) else { return Ok(()) };
+    Err(match &args.config {
+        Some(file) => Error::failed(what).during(&format!("invalid options, with those of {}", file.display())),
+        None => Error::usage(what),
+    })
+}
+
+fn find_contradiction(args: &RunArgs) -> Result<(), String> {
     let mut seen = HashSet::new();
     let named = args.ues.iter().filter_map(|(_, link)| *link);
     if let Some(link) = args.links.iter().copied().chain(named).find(|link| !seen.insert(*link)) {
-        bail!("cannot feed {link} twice: --link or --ue repeats it; give each link once");
+        return Err(format!("cannot feed {link} twice: --link or --ue repeats it; give each link once"));
     }
     let mut names = HashSet::new();
     if let Some((name, _)) = args.ues.iter().find(|(name, _)| !names.insert(name)) {
-        bail!("--ue {name} is given twice: give each UE once, with one link");
+        return Err(format!("--ue {name} is given twice: give each UE once, with one link"));
     }
     let ues = args.ues.len() + usize::from(args.own_id.is_some());
     if ues > 1 && args.publish.iter().any(|to| to.is_for_one_ue()) {
-        bail!("a peer takes the readings of one UE, which its key names: run a feeder with its own key for each UE");
+        let what =
+            "a peer takes the readings of one UE, which its key names: run a feeder with its own key for each UE";
+        return Err(what.to_owned());
     }
     if args.sources.is_empty() && args.subscribe.is_empty() {
-        bail!("nothing to read: give --source or --subscribe, e.g. `--source udp:127.0.0.1:9000`");
+        return Err("nothing to read: give --source or --subscribe, e.g. `--source udp:127.0.0.1:9000`".to_owned());
     }
     if args.links.is_empty()
         && args.ues.is_empty()
@@ -103,10 +115,14 @@ fn plan(args: &RunArgs) -> anyhow::Result<Plan> {
         && args.own_id.is_none()
         && !has_keys(args)
     {
-        bail!(
-            "nowhere to put readings: give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`"
-        );
+        let how = "give --link, --ue or --within, or --publish and --as; e.g. `--link 10.45.0.0/16`";
+        return Err(format!("nowhere to put readings: {how}"));
     }
+    Ok(())
+}
+
+fn plan(args: &RunArgs) -> Result<Plan, Error> {
+    check(args)?;
     for link in args.links.iter().chain(args.ues.iter().filter_map(|(_, link)| link.as_ref())) {
         if is_own_address(*link) {
             warn!("{link} is an address of this host; flows look up the address of their peer");
