@@ -3,7 +3,10 @@
 
 mod common;
 use common::*;
+use hotcc::sysctl;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 const MIB: usize = 1 << 20;
 const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -118,4 +121,31 @@ fn unload_restores_the_default_that_was_there_before() {
     ok(&["unload", "cc_first"]);
     ok(&["unload", "cc_second"]);
     assert_eq!(default(), "reno");
+}
+
+/// The kernel gives the inode of a removed network namespace to the next one.
+#[test]
+fn unload_confuses_no_removed_network_namespace_with_a_later_one() {
+    let name = "unload_confuses_no_removed_network_namespace_with_a_later_one";
+    let Some(_test) = kernel_test(name, &["cc_later"]) else { return };
+    let inode = |name: &str| std::fs::metadata(Path::new("/run/netns").join(name)).unwrap().ino();
+    let removed = NetNs::new("hotcc-test-removed");
+    let removed_inode = inode("hotcc-test-removed");
+    removed.sh(&format!("echo reno > {SYSCTL}"));
+    ok(&["load", "westwoodp", "--as", "cc_later"]);
+    let before = sysctl::default().unwrap();
+    assert_ne!(before, "reno", "the test cannot tell the defaults apart");
+    drop(removed);
+    let mut later = Vec::new();
+    for name in ["hotcc-test-later0", "hotcc-test-later1", "hotcc-test-later2", "hotcc-test-later3"] {
+        std::thread::sleep(std::time::Duration::from_millis(500)); // the kernel removes a namespace asynchronously
+        later.push(NetNs::new(name));
+        if inode(name) == removed_inode {
+            later[later.len() - 1].sh(&format!("echo cc_later > {SYSCTL}"));
+            ok(&["unload", "cc_later"]);
+            assert_eq!(later[later.len() - 1].sh(&format!("cat {SYSCTL}")), before);
+            return;
+        }
+    }
+    println!("no later network namespace got inode {removed_inode}");
 }

@@ -1,10 +1,13 @@
 //! The network namespaces of this machine that have a process or a mount.
 
 use crate::error::{Error, Kind, Result, Tried};
+use nix::libc;
 use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +103,19 @@ fn open(path: &Path) -> std::io::Result<NetNs> {
     }
     let inode = file.metadata()?.st_ino();
     Ok(NetNs { file, inode, path: path.to_owned() })
+}
+
+/// Returns the cookie of the caller's network namespace, which no other one has until the next boot; `None` before Linux
+/// 5.14.
+#[must_use]
+pub fn cookie() -> Option<u64> {
+    let socket = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+    let (mut cookie, mut size) = (0u64, size_of::<u64>() as libc::socklen_t);
+    let value = (&raw mut cookie).cast();
+    // SAFETY: the socket is open for the call, and `value` points to as many bytes as `size` says.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, value, &raw mut size) };
+    (result == 0).then_some(cookie)
 }
 
 /// Runs `work` once in each namespace. It runs in the caller's own namespace while a thread searches for the others.

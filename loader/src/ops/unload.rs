@@ -3,7 +3,7 @@
 use crate::canary;
 use crate::failpoint;
 use crate::registry::counters::count;
-use crate::registry::defaults::Defaults;
+use crate::registry::defaults::{self, Defaults};
 use crate::registry::{self, Algo, begin, install};
 use crate::sockets::count::{connections, count_sockets};
 use crate::sysctl;
@@ -57,7 +57,7 @@ pub(crate) fn unload_locked(name: &str, fallback: Option<&str>) -> Result<Unload
     let fallback = fallback.map(|wanted| check_fallback(name, wanted, &available)).transpose()?;
     let before = Defaults::noted(&algo)?;
     let candidates = |ns: &NetNs| {
-        let of_choice = fallback.map(str::to_owned).or_else(|| before.of(ns.inode));
+        let of_choice = fallback.map(str::to_owned).or_else(|| before.of(defaults::id(ns)));
         let usual = if fallback.is_none() { "cubic" } else { "reno" };
         let mut candidates: Vec<String> = of_choice.into_iter().chain([usual, "reno"].map(str::to_owned)).collect();
         candidates.retain(|c| c != name && available.contains(c));

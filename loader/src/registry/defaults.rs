@@ -13,12 +13,18 @@ use std::path::PathBuf;
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Entry {
-    netns_inode: u64,
+    netns: u64,
     cc_name: [u8; 16],
 }
 
 /// The defaults before the algorithm was loaded. The first is of the network namespace that it was loaded from.
 pub(crate) struct Defaults(Vec<Entry>);
+
+/// Returns what identifies a network namespace, in which this runs: its cookie, or its inode before Linux 5.14. When a
+/// namespace ends, another one may get its inode, but never its cookie.
+pub(crate) fn id(ns: &NetNs) -> u64 {
+    netns::cookie().unwrap_or(ns.inode)
+}
 
 fn path(algo: &Algo) -> PathBuf {
     algo.dir().join("defaults")
@@ -27,7 +33,7 @@ fn path(algo: &Algo) -> PathBuf {
 impl Defaults {
     /// Stores the current defaults.
     pub(crate) fn note(algo: &Algo) -> Result<()> {
-        let entry = |ns: &NetNs| Ok(Entry { netns_inode: ns.inode, cc_name: padded(&sysctl::default()?) });
+        let entry = |ns: &NetNs| Ok(Entry { netns: id(ns), cc_name: padded(&sysctl::default()?) });
         let entries = netns::in_each(entry)?;
         create_value_map(&path(algo), "hotcc_defaults", bytemuck::cast_slice(&entries))
     }
@@ -40,8 +46,8 @@ impl Defaults {
 
     /// Returns the default that a network namespace had; for a namespace that was created later, that of the first
     /// entry.
-    pub(crate) fn of(&self, netns_inode: u64) -> Option<String> {
-        let entry = self.0.iter().find(|entry| entry.netns_inode == netns_inode).or(self.0.first())?;
+    pub(crate) fn of(&self, netns: u64) -> Option<String> {
+        let entry = self.0.iter().find(|entry| entry.netns == netns).or(self.0.first())?;
         Some(text(&entry.cc_name))
     }
 
@@ -50,7 +56,7 @@ impl Defaults {
         for other in Algo::all()?.into_iter().filter(|other| other.name != gone) {
             let mut noted = Self::noted(&other)?;
             for entry in noted.0.iter_mut().filter(|entry| text(&entry.cc_name) == gone) {
-                if let Some(before) = self.of(entry.netns_inode) {
+                if let Some(before) = self.of(entry.netns) {
                     entry.cc_name = padded(&before);
                 }
             }
