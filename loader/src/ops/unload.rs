@@ -113,5 +113,8 @@ fn wait_until_gone(name: &str) -> Result<()> {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    Err(Error::failed(format!("`{name}` is still registered after 5 s: another process holds it (see: hotcc status)")))
+    Err(Error::failed(format!(
+        "`{name}` is still registered after 5 s: another process holds it, or the kernel is still unregistering it (see: \
+         hotcc status)"
+    )))
 }

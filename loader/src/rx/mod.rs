@@ -289,8 +289,10 @@ fn detach(dir: &Path) -> Result<()> {
     while with_maps().any(|program| is_ours(&program)) {
         if started.elapsed() > UNLOAD_PATIENCE {
             return Err(Error::failed(
-                "the kernel still has the programs attached after 5 s: another process holds their links",
-            ));
+                "the kernel still has the programs attached after 5 s: another process holds their links, or the kernel \
+                 is still detaching them",
+            )
+            .and("unload it again"));
         }
         std::thread::sleep(Duration::from_millis(5)); // the kernel removes them asynchronously
     }
