@@ -29,7 +29,7 @@ pub enum Verdict {
     Degraded,
     /// Missing; no algorithm can be loaded.
     Missing,
-    /// Cannot be checked without root, or not from this network namespace.
+    /// Cannot be checked without root and its capabilities, or not from this network namespace.
     Unknown,
 }
 
@@ -115,6 +115,11 @@ struct Check {
 }
 
 impl Check {
+    fn unknown(self, why: &str) -> Finding {
+        let (Self { what, without, cure, .. }, verdict, found) = (self, Verdict::Unknown, why.to_owned());
+        Finding { what, verdict, found, without, cure }
+    }
+
     fn found(self, result: Result<impl Into<String>, impl Into<String>>) -> Finding {
         let (verdict, found) = match result.map(Into::into).map_err(Into::into) {
             Ok(found) => (Verdict::Ok, found),
@@ -157,10 +162,15 @@ fn kernel_findings() -> Vec<Finding> {
     let root = nix::unistd::geteuid().is_root();
     let held = caps::read(None, CapSet::Effective).unwrap_or_default();
     let lacking: Vec<String> = CAPABILITIES.iter().filter(|c| !held.contains(c)).map(ToString::to_string).collect();
-    let as_root = |probe: libbpf_rs::Result<bool>, what: &str| match probe {
-        _ if !(root && lacking.is_empty()) => Err(NOT_TRIED.to_owned()),
-        Ok(there) => yes_no(there, what),
-        Err(e) => Err(e.to_string()),
+    let untried = match &lacking[..] {
+        _ if !root => Some(NOT_TRIED.to_owned()),
+        [] => None,
+        lacking => Some(format!("only root with {} can check this", lacking.join(", "))),
+    };
+    let as_root = |check: Check, probe: libbpf_rs::Result<bool>, what: &str| match (&untried, probe) {
+        (Some(why), _) => check.unknown(why),
+        (None, Ok(there)) => check.found(yes_no(there, what)),
+        (None, Err(e)) => check.found(Err::<String, _>(e.to_string())),
     };
     vec![
         needed(
@@ -185,8 +195,11 @@ fn kernel_findings() -> Vec<Finding> {
             "boot a kernel with CONFIG_BPF_JIT and struct_ops",
         )
         .found(yes_no(has_struct("bpf_struct_ops_tcp_congestion_ops"), "bpf_struct_ops_tcp_congestion_ops")),
-        needed("struct_ops programs", "the JIT must be on", "sysctl net.core.bpf_jit_enable=1")
-            .found(as_root(ProgramType::StructOps.is_supported(), "struct_ops program type")),
+        as_root(
+            needed("struct_ops programs", "the JIT must be on", "sysctl net.core.bpf_jit_enable=1"),
+            ProgramType::StructOps.is_supported(),
+            "struct_ops program type",
+        ),
         functions_finding(
             ["tcp_reno_cong_avoid", "tcp_slow_start", "tcp_cong_avoid_ai", "tcp_reno_undo_cwnd"]
                 .iter()
@@ -202,8 +215,11 @@ fn kernel_findings() -> Vec<Finding> {
         .found(yes_no(kernel::has_links(), "in-place update")),
         // an iterator that locks sockets collects them in batches, which this type describes
         iterator_finding(has_struct("bpf_iter__tcp"), has_struct("bpf_tcp_iter_state")),
-        wanted("socket storage", "since 5.2; signals of single flows (PEP, hints) need it", "")
-            .found(as_root(MapType::SkStorage.is_supported(), "sk_storage maps")),
+        as_root(
+            wanted("socket storage", "since 5.2; signals of single flows (PEP, hints) need it", ""),
+            MapType::SkStorage.is_supported(),
+            "sk_storage maps",
+        ),
         wanted("bpf_loop", "since 5.17; policy rules need it", "").found(yes_no(has_function("bpf_loop"), "bpf_loop")),
         wanted("TCP options by BPF", "since 5.10; without it `hotcc rx` can neither send hints nor limit windows", "")
             .found(yes_no(has_function("bpf_sock_ops_reserve_hdr_opt"), "sock_ops header options")),
@@ -213,8 +229,11 @@ fn kernel_findings() -> Vec<Finding> {
                 "tracepoint tcp_probe",
             ),
         ),
-        wanted("LPM trie", "since 4.11; radio readings and path changes need it", "")
-            .found(as_root(MapType::LpmTrie.is_supported(), "lpm_trie maps")),
+        as_root(
+            wanted("LPM trie", "since 4.11; radio readings and path changes need it", ""),
+            MapType::LpmTrie.is_supported(),
+            "lpm_trie maps",
+        ),
     ]
 }
 

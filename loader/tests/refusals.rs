@@ -258,6 +258,22 @@ fn without_privileges() {
     let _ = test;
 }
 
+#[test]
+fn doctor_names_the_capabilities_that_root_lacks() {
+    let Some(_test) = kernel_test("doctor_names_the_capabilities_that_root_lacks", &[]) else { return };
+    let mut bounded = Command::new("setpriv");
+    let doctor =
+        bounded.args(["--bounding-set=-perfmon,-sys_admin", hotcc_path(), "doctor", "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let of = |what: &str| findings.iter().find(|finding| finding["what"] == what).unwrap();
+    assert_eq!(of("privileges")["found"], "root, but without CAP_PERFMON, CAP_SYS_ADMIN");
+    for what in ["struct_ops programs", "socket storage", "LPM trie"] {
+        let (finding, found) = (of(what), "only root with CAP_PERFMON, CAP_SYS_ADMIN can check this");
+        assert_eq!((&finding["verdict"], &finding["found"]), (&"unknown".into(), &found.into()));
+    }
+}
+
 /// Runs the command in a separate mount namespace, after `script` has changed that.
 fn elsewhere(script: &str, arguments: &str) -> Output {
     let script = format!("{script} && exec {} {arguments}", hotcc_path());
