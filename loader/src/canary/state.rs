@@ -114,12 +114,12 @@ pub fn status() -> Result<Status> {
 
 /// Reads the state of the latest canary, for callers that have the privileges.
 pub(crate) fn read_status() -> Result<Status> {
-    let (entry, now) = (canary::named_state()?, monotonic_ns());
-    let rule = canary::rule_of(cohort::CANARY)?;
+    let ((entry, rules), now) = (canary::named_state()?, monotonic_ns());
+    let rule = rules.iter().find(|(rule, _)| canary::is_of(rule, cohort::CANARY));
     let CohortsEntry { ended, dropped } = canary::cohorts()?;
     let in_effect = [canary_state::RUNNING, canary_state::PROMOTED].contains(&entry.state);
     let runs = in_effect && now < entry.expires_ns;
-    let state = match (entry.state, &rule) {
+    let state = match (entry.state, rule) {
         (_, Some((rule, _))) if runs && entry.rules[cohort::CANARY] == rule.id => State::Running,
         (_, Some(_)) => State::Expired,
         (canary_state::PROMOTED, None) => State::Promoted,
@@ -143,7 +143,7 @@ pub(crate) fn read_status() -> Result<Status> {
         steps: entry.steps,
         share_percent: match state {
             State::Running => percent(entry.share.into()),
-            State::Promoted if canary::is_given(&entry.to)? => 100.0,
+            State::Promoted if rules.iter().any(|(rule, _)| rule.cc_name == entry.to) => 100.0,
             _ => 0.0,
         },
         expires_in_s: (state == State::Running).then(|| entry.expires_ns.saturating_sub(now) as f64 / 1e9),
@@ -279,7 +279,7 @@ pub(super) enum Outcome {
 
 /// Ends the canary. Returns the text of the rule that remains, if any. Call it with the lock held.
 fn conclude(outcome: Outcome) -> Result<String> {
-    let before = canary::named_state()?;
+    let (before, _) = canary::named_state()?;
     let [_, to] = canary::names(&before);
     if outcome == Outcome::Promote && !sysctl::is_registered(&to)? {
         return Err(Error::failed(format!("cannot promote {to}: it is not registered any more"))

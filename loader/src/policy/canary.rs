@@ -98,15 +98,9 @@ fn others() -> Result<Vec<Rule>> {
     Ok(current.rules()?.into_iter().filter(|rule| rule.entry.cohort == 0).collect())
 }
 
-/// Returns the rule of one cohort of the canary whose rules apply, if any.
-pub(crate) fn rule_of(cohort: usize) -> Result<Option<(RuleEntry, TextEntry)>> {
-    let Some(current) = current()? else { return Ok(None) };
-    Ok(current.entries.into_iter().find(|(rule, _)| rule.cohort == 1 + cohort as u32))
-}
-
-/// Returns whether a rule names this congestion control.
-pub(crate) fn is_given(cc_name: &[u8; 16]) -> Result<bool> {
-    Ok(current()?.is_some_and(|current| current.entries.iter().any(|(rule, _)| rule.cc_name == *cc_name)))
+/// Returns whether a rule is that of a cohort of the canary.
+pub(crate) fn is_of(rule: &RuleEntry, cohort: usize) -> bool {
+    rule.cohort == 1 + cohort as u32
 }
 
 /// Removes the rules of the canary.
@@ -160,18 +154,19 @@ pub(crate) fn state() -> Result<CanaryEntry> {
     read(pins::POLICY_CANARY)
 }
 
-/// Like [`state`], but while a canary's rules apply, the names are theirs: a `start` that was killed before it wrote the
-/// state left those of an earlier canary.
-pub(crate) fn named_state() -> Result<CanaryEntry> {
+/// Reads the state and the rules that apply. While a canary's rules apply, the names are theirs: a `start` that was
+/// killed before it wrote the state left those of an earlier canary.
+pub(crate) fn named_state() -> Result<(CanaryEntry, Vec<(RuleEntry, TextEntry)>)> {
     let mut entry = state()?;
-    for (rule, _) in current()?.map(|current| current.entries).unwrap_or_default() {
+    let rules = current()?.map(|current| current.entries).unwrap_or_default();
+    for (rule, _) in &rules {
         for (cohort, name) in [(cohort::CONTROL, &mut entry.from), (cohort::CANARY, &mut entry.to)] {
-            if rule.cohort == 1 + cohort as u32 {
+            if is_of(rule, cohort) {
                 *name = rule.cc_name;
             }
         }
     }
-    Ok(entry)
+    Ok((entry, rules))
 }
 
 pub(crate) fn set_state(state: &CanaryEntry) -> Result<()> {
