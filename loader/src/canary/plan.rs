@@ -51,6 +51,9 @@ pub struct Plan {
     pub min_connections: u64,
     /// Time limit, seconds.
     pub for_s: f64,
+    /// Conditions that match nothing now.
+    #[serde(skip)]
+    pub warnings: Vec<String>,
     /// For each step before the last, the limit below which a connection's hash must be.
     #[serde(skip)]
     pub(super) shares: Vec<u32>,
@@ -94,6 +97,7 @@ impl Plan {
             guards: guards.iter().map(Guard::to_string).collect(),
             min_connections: *min_connections,
             for_s: limit.as_secs_f64(),
+            warnings: pair.warnings().to_vec(),
             shares: shares.iter().filter_map(|share| u32::try_from(*share).ok()).collect(),
         };
         Ok((plan, pair))

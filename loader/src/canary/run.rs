@@ -35,12 +35,11 @@ pub struct Options {
     pub log: PathBuf,
 }
 
-/// Returns what a canary would do, and warnings.
-pub fn dry_run(request: &Request) -> Result<(Plan, Vec<String>)> {
+/// Returns what a canary would do.
+pub fn dry_run(request: &Request) -> Result<Plan> {
     need_root("hotcc canary start")?;
     need_bpffs()?;
-    let (plan, pair) = Plan::new(request)?;
-    Ok((plan, pair.warnings().to_vec()))
+    Plan::new(request).map(|(plan, _)| plan)
 }
 
 /// Runs a canary until it is promoted, rolled back or aborted. Calls `report` for each event, of which the last is
@@ -52,10 +51,6 @@ pub fn start(options: &Options, report: impl FnMut(&Event)) -> Result<State> {
     need_root("hotcc canary start")?;
     need_bpffs()?;
     let (plan, pair) = Plan::new(&options.request)?;
-    // otherwise a condition that matches nothing shows only when the time is over
-    for warning in pair.warnings() {
-        tracing::warn!("{warning}");
-    }
     let log = Log::open(&options.log)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.tried(|| "cannot start a canary".to_owned())?.block_on(async {

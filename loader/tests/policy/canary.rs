@@ -408,5 +408,7 @@ fn start_warns_of_what_its_conditions_cannot_match() {
     let output = hotcc(&[&start[..], &["--match", &cgroup]].concat());
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "no connection matches: {errors}");
-    assert!(errors.contains("hotcc-no-such does not exist now"), "{errors}");
+    assert!(errors.starts_with("hotcc: warning: ") && errors.contains("hotcc-no-such does not exist now"), "{errors}");
+    let dry_run = hotcc(&[&start[..], &["--match", &cgroup, "--dry-run"]].concat());
+    assert_eq!(String::from_utf8(dry_run.stderr).unwrap(), errors, "a dry run prints the same");
 }

@@ -91,9 +91,7 @@ fn start(args: StartArgs) -> Result<ExitCode> {
     }
     let request = Request { from, to, share, matches, limit, min_connections, guards };
     if dry_run {
-        let (plan, warnings) = canary::dry_run(&request)?;
-        show::print::warn(&warnings);
-        show::canary::plan(&plan, json)?;
+        show::canary::plan(&canary::dry_run(&request)?, json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let options = Options { request, expiry: expiry.unwrap_or(canary::EXPIRY), log };

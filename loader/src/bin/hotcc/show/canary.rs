@@ -1,6 +1,6 @@
 //! Prints the results of `hotcc canary`.
 
-use super::print::{print_json, row, table};
+use super::print::{print_json, row, table, warn};
 use hotcc::canary::{Cohorts, Ended, Event, Occasion, Plan, State, Status};
 use hotcc::policy::line;
 use hotcc_host::error::Result;
@@ -39,6 +39,7 @@ fn counts(Cohorts { canary, control }: Cohorts) -> String {
 }
 
 pub fn plan(plan: &Plan, json: bool) -> Result<()> {
+    warn(&plan.warnings);
     if json {
         return print_json(plan);
     }
@@ -82,6 +83,9 @@ pub fn aborted(ended: &Ended, json: bool) -> Result<()> {
 
 /// Prints an event. A closed pipe does not end the canary.
 pub fn event(event: &Event, json: bool) {
+    if let Occasion::Start(plan) = &event.occasion {
+        warn(&plan.warnings); // otherwise a condition that matches nothing shows only when the time is over
+    }
     if json {
         if let Ok(line) = serde_json::to_string(event) {
             say(&line);
