@@ -3,6 +3,7 @@
 
 mod common;
 use common::*;
+use hotcc::registry::{Algo, open_link};
 use hotcc_testbed::command::failed;
 use hotcc_testbed::soak;
 use std::net::TcpListener;
@@ -183,4 +184,19 @@ fn an_unload_removes_what_a_killed_one_left() {
     let message = fails(1, &["unload", "kill_half"]);
     assert!(message.contains("what a killed command had left of it was removed"), "{message}");
     assert_eq!(pins_of("kill_half"), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_load_prints_why_what_a_killed_run_left_is_still_registered() {
+    let name = "a_load_prints_why_what_a_killed_run_left_is_still_registered";
+    let Some(_test) = kernel_test(name, &["crest"]) else { return };
+    let mut run = Command::new(hotcc_path());
+    let killed = run.args(["run", "--cc", "crest", "--", "true"]).env("HOTCC_KILL_AT", "noted").status().unwrap();
+    assert!(!killed.success());
+    let held = open_link(&Algo::named("crest")).unwrap().unwrap();
+    let message = fails(1, &["load", "crest"]);
+    drop(held);
+    let reason =
+        "; `crest` is still registered after 5 s: another process holds it, or the kernel is still unregistering it";
+    assert!(message.contains("is already registered") && message.contains(reason), "{message}");
 }

@@ -68,11 +68,12 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
     opened.apply(&values::settings(&opened.description.tunables, &request.profile, &[], &request.set)?)?;
     let algo = Algo::named(&name);
     algo.gc()?;
+    let mut warnings = Vec::new();
     if runs::is_for_runs(&algo) && !runs::in_use(&algo)? {
-        unload_locked(&name, None)?; // left by a killed run
+        warnings = unload_locked(&name, None)?.warnings; // left by a killed run
     }
     if sysctl::is_registered(&name)? {
-        return Err(taken(&algo));
+        return Err(warnings.iter().fold(taken(&algo), |error, warning| error.and(warning)));
     }
     let mut loaded = prepare(opened)?;
     let version = pin_version(&algo, &mut loaded, &source, &request.profile)?;
@@ -89,7 +90,9 @@ fn load_locked(request: &Request, source: Source, counter: Counter, for_runs: bo
         let _ = registry::remove_tree(algo.dir());
         return Err(error);
     }
-    Ok(finish(&algo, &version, Some(0), false, Pending { started, counter }))
+    let mut outcome = finish(&algo, &version, Some(0), false, Pending { started, counter });
+    outcome.warnings.splice(..0, warnings);
+    Ok(outcome)
 }
 
 /// Returns the error for a name that is already registered, with what to do instead.
