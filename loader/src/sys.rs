@@ -49,6 +49,14 @@ pub fn obj_get(path: &Path) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Pins an object at `path`.
+pub fn obj_pin(object: impl AsFd, path: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
+    // SAFETY: `path` is NUL-terminated and outlives the call, for which the file descriptor is open.
+    let result = unsafe { bpf::bpf_obj_pin(object.as_fd().as_raw_fd(), path.as_ptr()) };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
 /// Turns on the kernel's run-time statistics of BPF programs for as long as the descriptor is open.
 pub fn enable_stats() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointer.

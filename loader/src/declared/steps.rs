@@ -5,8 +5,8 @@ use super::wanted::Declared;
 use crate::failpoint;
 use crate::object::Source;
 use crate::ops::{self, Tunables, tune};
-use crate::registry::Algo;
 use crate::registry::files::{Files, object_of};
+use crate::registry::{self, Algo, Held};
 use crate::tunables::present::{Changed, Value};
 use crate::{policy, rx, sysctl};
 use hotcc_host::cstr::text;
@@ -38,17 +38,20 @@ pub(super) fn carry_out(steps: &[Step], mut files: Files) -> Result<Vec<String>>
 
 /// Undoes the steps, the last one first. If one cannot be undone, the others are still undone.
 fn undo_all(done: Vec<(&Step, Undo<'_>)>, mut files: Files, error: Error, tried: &str) -> Error {
-    let mut left = Vec::new();
+    let (mut left, mut warnings) = (Vec::new(), Vec::new());
     for (step, undo) in done.into_iter().rev() {
         failpoint::kill("undo");
-        if let Err(why) = undo.carry_out(&mut files) {
-            left.push(format!("{} ({why:#})", what(step)));
+        match undo.carry_out(&mut files) {
+            Ok(more) => warnings.extend(more.into_iter().map(|warning| format!("undoing {}: {warning}", what(step)))),
+            Err(why) => left.push(format!("{} ({why:#})", what(step))),
         }
     }
-    if left.is_empty() {
-        return error.during(&format!("{tried}; the steps before it were undone"));
-    }
-    error.during(tried).and(&format!("these steps could not be undone: {}; see: hotcc diff", left.join(", ")))
+    let error = if left.is_empty() {
+        error.during(&format!("{tried}; the steps before it were undone"))
+    } else {
+        error.during(tried).and(&format!("these steps could not be undone: {}; see: hotcc diff", left.join(", ")))
+    };
+    warnings.iter().fold(error, |error, warning| error.and(warning))
 }
 
 fn what(step: &Step) -> String {
@@ -73,11 +76,13 @@ fn what(step: &Step) -> String {
 enum Undo<'a> {
     Nothing,
     Unload(&'a str),
-    Rollback(&'a str),
+    /// Whose swap to undo, and its previous version before the swap.
+    Rollback(&'a str, Option<Held>),
     Set(&'a str, Vec<String>),
     Default(&'a NetNs, &'a str),
-    /// What is needed to load the algorithm again, and the network namespaces whose default it was.
-    Load(Result<(ops::Request, Source)>, Vec<u64>),
+    /// What is needed to load the algorithm again, the network namespaces whose default it was, and its previous
+    /// version.
+    Load(Result<(ops::Request, Source)>, Vec<u64>, Option<Held>),
     UnloadReceiver(rx::Method),
     LoadReceiver(rx::Request),
     Policy(policy::Replaced),
@@ -94,9 +99,10 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
             Ok(Undo::Unload(name))
         }
         Work::Swap(request, source) => {
+            let previous = previous_of(&Algo::named(name))?; // the swap removes it
             warnings
                 .extend(ops::swap_and_count(name, request, Ok(source.clone()), Tunables::FromRequest, false)?.warnings);
-            Ok(Undo::Rollback(name))
+            Ok(Undo::Rollback(name, previous))
         }
         Work::Set => {
             let values = |of: fn(&Changed) -> &String| -> Vec<String> {
@@ -110,7 +116,7 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
             Ok(Undo::Default(netns, old))
         }
         Work::Unload(algo) => {
-            let request = request_of(algo, files);
+            let (request, previous) = (request_of(algo, files), previous_of(algo)?);
             let of_namespace = |ns: &NetNs| Ok((sysctl::default()? == *name).then_some(ns.inode));
             let namespaces = netns::in_each(of_namespace)?.into_iter().flatten().collect();
             let unloaded = ops::unload_locked(name, None)?;
@@ -121,7 +127,7 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
                      programs listen again"
                 ));
             }
-            Ok(Undo::Load(request, namespaces))
+            Ok(Undo::Load(request, namespaces, previous))
         }
         Work::LoadReceiver(request) => {
             rx::load_locked(request)?;
@@ -143,31 +149,47 @@ fn carry_out_one<'a>(step: &'a Step, files: &mut Files, warnings: &mut Vec<Strin
 }
 
 impl Undo<'_> {
-    fn carry_out(self, files: &mut Files) -> Result<()> {
+    /// Returns warnings.
+    fn carry_out(self, files: &mut Files) -> Result<Vec<String>> {
         match self {
-            Undo::Nothing => Ok(()),
+            Undo::Nothing => {}
             Undo::Unload(name) => match &ops::unload_locked(name, None)?.warnings[..] {
-                [] => Ok(()),
+                [] => {}
                 // e.g. another process holds the link, so the name is still registered
-                warnings => Err(Error::failed(warnings.join("; "))),
+                warnings => return Err(Error::failed(warnings.join("; "))),
             },
-            Undo::Rollback(name) => ops::rollback_and_count(name, false, files).map(|_| ()),
-            Undo::Set(name, values) => tune::set_locked(name, &values).map(|_| ()),
-            Undo::Default(netns, name) => sysctl::set_default_in(netns, name),
-            Undo::Load(request, namespaces) => {
+            Undo::Rollback(name, previous) => {
+                let warnings = ops::rollback_and_count(name, false, files)?.warnings;
+                // after a rollback, the previous version is the one that was rolled back
+                let undone = Algo::named(name).previous()?;
+                previous.map_or(Ok(()), |previous| previous.pin_again())?;
+                undone.map_or(Ok(()), |undone| registry::remove_tree(&undone.dir))?;
+                return Ok(warnings);
+            }
+            Undo::Set(name, values) => return Ok(tune::set_locked(name, &values)?.warnings),
+            Undo::Default(netns, name) => sysctl::set_default_in(netns, name)?,
+            Undo::Load(request, namespaces, previous) => {
                 let (request, source) = request?;
-                let name = ops::load_and_count(&request, Ok(source), false)?.name;
+                let ops::Outcome { name, warnings, .. } = ops::load_and_count(&request, Ok(source), false)?;
+                previous.map_or(Ok(()), |previous| previous.pin_again())?;
                 let again = |ns: &NetNs| {
                     if namespaces.contains(&ns.inode) { sysctl::set_default(&name) } else { Ok(()) }
                 };
-                netns::in_each(again).map(|_| ())
+                netns::in_each(again)?;
+                return Ok(warnings);
             }
-            Undo::UnloadReceiver(method) => rx::unload_locked(method).map(|_| ()),
-            Undo::Policy(replaced) => replaced.put_back(),
-            Undo::RemovedPolicy(removed) => removed.put_back(),
-            Undo::LoadReceiver(request) => rx::load_locked(&request).map(|_| ()),
+            Undo::UnloadReceiver(method) => drop(rx::unload_locked(method)?),
+            Undo::Policy(replaced) => replaced.put_back()?,
+            Undo::RemovedPolicy(removed) => removed.put_back()?,
+            Undo::LoadReceiver(request) => drop(rx::load_locked(&request)?),
         }
+        Ok(Vec::new())
     }
+}
+
+/// Opens the version that a rollback would restore.
+fn previous_of(algo: &Algo) -> Result<Option<Held>> {
+    algo.previous()?.map(|version| Held::open(&version)).transpose()
 }
 
 /// Returns the request and the object that load the serving version again.
