@@ -241,15 +241,15 @@ install_packages() {
 		say ok "packages, clang-$clang among them"
 		return
 	fi
-	# what apt does not offer cannot be installed; if it is optional, only some tests need it
-	missing=$(for package in $missing; do
-		if [[ ! $package =~ ^($OPTIONAL)$ ]] || offered "$package"; then echo "$package"; fi
-	done)
-	if [[ -z $missing ]]; then
-		say ok "packages that apt offers, clang-$clang among them"
-		return
-	fi
 	if $check_only; then
+		# what apt does not offer cannot be installed; if it is optional, only some tests need it
+		missing=$(for package in $missing; do
+			if [[ ! $package =~ ^($OPTIONAL)$ ]] || offered "$package"; then echo "$package"; fi
+		done)
+		if [[ -z $missing ]]; then
+			say ok "packages that apt offers, clang-$clang among them"
+			return
+		fi
 		say missing "${missing//$'\n'/ }"
 		incomplete=true
 		return

@@ -1,9 +1,10 @@
-//! `setup.sh --minimal`: it installs what building and loading need, and nothing else.
+//! What `setup.sh` installs: with `--minimal`, what building and loading need, and nothing else.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use hotcc_testbed::kernel::skipped;
 use std::collections::BTreeSet;
 use std::env;
+use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -58,4 +59,32 @@ fn a_minimal_setup_is_for_building_and_loading_only() {
     for package in ["openssl", "qemu-system-x86", "tshark"] {
         assert!(whole.contains(package), "{package}: {whole:?}");
     }
+}
+
+/// Replaces what reads and changes this system: nats-server is missing, and apt offers it once its lists are new.
+const STAND_INS: &str = r#"
+missing_packages() { echo nats-server; }
+pick_clang() { echo 19; }
+offered() { [[ -e lists-are-new ]]; }
+need_root() { :; }
+forbid_services() { :; }
+silence() { :; }
+apt_get() {
+	echo "apt-get $*"
+	[[ $1 != update ]] || touch lists-are-new
+}
+install_packages
+"#;
+
+#[test]
+fn an_optional_package_that_old_lists_do_not_have_is_installed() {
+    let script = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../setup.sh")).unwrap();
+    let functions = script.strip_suffix("main \"$@\"\n").unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("setup.sh");
+    fs::write(&path, format!("{functions}{STAND_INS}")).unwrap();
+    let output = Command::new("bash").arg(&path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains("apt-get install -y --no-install-recommends nats-server"), "{said}");
 }
