@@ -1,6 +1,7 @@
 //! Series of a run, read from `flows.csv` and `links.csv`, and thinned out to what a chart can show.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
 /// Points of a line: time, value.
@@ -31,28 +32,28 @@ pub struct Recorded {
 pub fn read(path: &Path, name: &str, columns: &[&str]) -> Recorded {
     let file = path.file_name().map(|f| f.to_string_lossy().into_owned()).unwrap_or_default();
     let mut recorded = Recorded::default();
-    let problem = match csv::Reader::from_path(path) {
-        Ok(mut reader) => read_rows(&mut reader, name, columns, &mut recorded.series).err(),
+    let problem = match fs::read(path) {
+        Ok(text) => read_rows(&text, name, columns, &mut recorded.series).err(),
         Err(error) => Some(error.to_string()),
     };
     recorded.problem = problem.map(|why| format!("{file} is incomplete: {why}"));
     recorded
 }
 
-fn read_rows(
-    reader: &mut csv::Reader<std::fs::File>,
-    name: &str,
-    columns: &[&str],
-    found: &mut Vec<Series>,
-) -> Result<(), String> {
+fn read_rows(text: &[u8], name: &str, columns: &[&str], found: &mut Vec<Series>) -> Result<(), String> {
+    // the last number of a line without a line end may be only a part of it
+    let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    let (lines, cut) = text.split_at(end);
+    let mut reader = csv::Reader::from_reader(lines);
     let headers = reader.headers().map_err(|e| e.to_string())?.clone();
     let place = |column: &str| headers.iter().position(|h| h == column).ok_or(format!("missing column `{column}`"));
     let (time, name) = (place("t_s")?, place(name)?);
     let columns = columns.iter().map(|column| place(column)).collect::<Result<Vec<_>, _>>()?;
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let broken_at = |line: usize, why: &str| format!("line {line} {why}; the rest of the file is ignored");
     for (index, record) in reader.records().enumerate() {
         // the first line is the header
-        let broken = |why: &str| format!("line {} {why}; the rest of the file is ignored", index + 2);
+        let broken = |why: &str| broken_at(index + 2, why);
         let record = record.map_err(|_| broken("is cut off"))?;
         let cell = |at: usize| -> Result<Option<f64>, String> {
             match record.get(at).unwrap_or_default() {
@@ -77,7 +78,11 @@ fn read_rows(
             }
         }
     }
-    Ok(())
+    if cut.is_empty() {
+        return Ok(());
+    }
+    let whole = lines.iter().filter(|byte| **byte == b'\n').count();
+    Err(broken_at(whole + 1, "is cut off"))
 }
 
 /// Returns the sampling period: the 5th percentile of the time between neighbouring points. `None` if no series has two
@@ -151,7 +156,6 @@ pub fn split_at_gaps(points: &Points, gap: f64) -> Vec<Points> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     fn read_text(text: &str) -> Recorded {
         let dir = tempfile::tempdir().unwrap();
@@ -176,6 +180,10 @@ mod tests {
             half.problem.unwrap(),
             "flows.csv is incomplete: line 3 is cut off; the rest of the file is ignored"
         );
+        // a last line with all its fields, but perhaps not all digits
+        let half = read_text("t_s,flow,cwnd,srtt_us\n0.1,a,10,5\n0.2,a,11,1");
+        assert_eq!(half.series[0].columns[1], [(0.1, 5.0)]);
+        assert!(half.problem.unwrap().contains("line 3 is cut off"));
         assert!(
             read_text("t_s,flow,cwnd,srtt_us\n0.1,a,x,5\n")
                 .problem

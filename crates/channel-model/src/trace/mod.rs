@@ -118,6 +118,21 @@ fn parse(bytes: &[u8]) -> Result<Vec<Sample>, Malformed> {
         Malformed::new(line, "not UTF-8 text")
     })?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let samples = parse_format(text)?;
+    check_end(text)?;
+    Ok(samples)
+}
+
+/// Checks that the last line has a line end: a file that was cut off may have only a part of its last number.
+fn check_end(text: &str) -> Result<(), Malformed> {
+    if text.is_empty() || text.ends_with('\n') {
+        return Ok(());
+    }
+    let what = "the file may be cut off: this line has no line end; add one if the line is complete";
+    Err(Malformed::new(text.lines().count() as u64, what))
+}
+
+fn parse_format(text: &str) -> Result<Vec<Sample>, Malformed> {
     let Some((line, first)) = lines(text).next() else { return Ok(Vec::new()) };
     let columns: Vec<&str> = first.split(',').map(|c| c.trim().trim_matches('"')).collect();
     if columns.contains(&plain::TIME) {

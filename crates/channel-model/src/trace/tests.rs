@@ -58,6 +58,26 @@ fn plain_faults_name_their_line() {
 }
 
 #[test]
+fn a_last_line_that_may_be_cut_off_is_refused() {
+    let cut = |line: u64| {
+        format!(
+            "cannot use the trace: t:{line}: the file may be cut off: this line has no line end; add one if the line \
+             is complete"
+        )
+    };
+    for (text, line) in [
+        ("time_s,sinr_db\n0,1\n0.1,15", 3),
+        (&format!("{UCC}2020.01.01_00.00.05,1,-93,-18,3.0,5,3000,D"), 2),
+        (&format!("{CICV}100 126 26 A 15 -92\n150 400 250 A 14 -9"), 3),
+        ("0\n99\n120", 3),
+        ("0 21 0\n101 3", 2),
+    ] {
+        assert_eq!(refused(text), cut(line));
+    }
+    assert_eq!(parsed("time_s,sinr_db\r\n0,1\r\n").samples().len(), 1);
+}
+
+#[test]
 fn an_empty_file_is_no_trace() {
     for text in ["", "\n\n", "# only a comment\n", "time_s,sinr_db\n"] {
         assert!(refused(text).contains("t holds no samples"), "{text}");
