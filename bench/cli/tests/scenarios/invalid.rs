@@ -120,6 +120,7 @@ const INVALID: &[(&str, &str, &str)] = &[
     ("period_ms = 100", "period_ms = 0", "x.toml:42: period_ms = 0: must be from 1 to 3600000"),
     ("delay_ms = 20", "delay_ms = 20, jitter_ms = 5000", "x.toml:20: invalid jitter_ms `5000`: expected 0 to 4000"),
     ("loss = [0.01]", "loss = [0.01, 0.01]", "x.toml:1: duplicate case loss=0.01: a value is swept twice"),
+    ("loss = [0.01]", "loss = [1, 0.5, 1.0]", "x.toml:1: duplicate case loss=1.0: a value is swept twice"),
     (
         "seeds = [1]",
         "sysctl = { \"kernel.panic\" = 1 }",
@@ -339,6 +340,12 @@ const INVALID: &[(&str, &str, &str)] = &[
     ),
     ("case = { loss = 0.01 }", "case = { cc = \"dtcp\" }", "x.toml:62: `case.cc` is not swept"),
     ("case = { loss = 0.01 }", "over = { cc = \"dtcp\" }", "x.toml:62: `over.cc` is not swept"),
+    (
+        "case = { loss = 0.01 }",
+        "over = { loss = 0.02 }",
+        "x.toml:62: `over.loss` is never `0.02`: did you mean `0.01`?",
+    ),
+    ("case = { loss = 0.01 }", "over = { loss = [0.01] }", "x.toml:62: `over.loss` is never `[0.01]`: "),
     ("value = 3.5", "value = 3.5\nat_least = 1", "x.toml:62: [[expected]] needs exactly one of `value` and `at_least`"),
     ("value = 3.5", "note = \"all\"", "x.toml:62: [[expected]] needs exactly one of `value` and `at_least`"),
     // the PEP

@@ -7,8 +7,9 @@ use super::member_names;
 use super::pep::check_peps;
 use super::quantity::Queue;
 use super::queue::check_queue;
-use crate::algorithms::object_name;
-use crate::results::METRICS;
+use super::sweep::value_name;
+use crate::algorithms::{object_name, text};
+use crate::results::{METRICS, equal};
 use hotcc_host::nearest::expected;
 use std::collections::BTreeSet;
 use toml::Spanned;
@@ -123,6 +124,14 @@ pub(super) fn check(scenario: &Scenario) -> CheckResult {
             if let Some(key) = case.keys().find(|k| !scenario.sweep.contains_key(*k)) {
                 let swept = scenario.sweep.keys().map(String::as_str);
                 return invalid(figure, format!("`{name}.{key}` is not swept: {}", expected(key, swept)));
+            }
+        }
+        for (key, value) in &entry.over {
+            let (wanted, swept) = (text(value), scenario.sweep.get(key).into_iter().flatten());
+            let names: Vec<String> = swept.filter_map(value_name).collect();
+            if !names.iter().any(|name| equal(name, &wanted)) {
+                let names = names.iter().map(String::as_str);
+                return invalid(figure, format!("`over.{key}` is never `{wanted}`: {}", expected(&wanted, names)));
             }
         }
     }

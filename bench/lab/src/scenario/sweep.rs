@@ -38,16 +38,23 @@ struct Value {
     literals: Vec<(String, String)>,
 }
 
+/// Returns the name of a swept value; `None` for a table without `name`.
+pub(super) fn value_name(value: &toml::Value) -> Option<String> {
+    let plain = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
+    match value.as_table() {
+        Some(table) => table.get("name").map(plain),
+        // an object file gets the name that tables use for its congestion control
+        None => Some(object_name(&plain(value)).to_owned()),
+    }
+}
+
 impl Value {
     fn new(key: &str, value: &toml::Value) -> Option<Self> {
-        let plain = |value: &toml::Value| value.to_string().trim_matches('"').to_owned();
-        let Some(table) = value.as_table() else {
-            // an object file gets the name that tables use for its congestion control
-            let name = object_name(&plain(value)).to_owned();
-            return Some(Self { name, literals: vec![(key.to_owned(), value.to_string())] });
+        let literals = match value.as_table() {
+            Some(table) => table.iter().map(|(field, value)| (format!("{key}.{field}"), value.to_string())).collect(),
+            None => vec![(key.to_owned(), value.to_string())],
         };
-        let literals = table.iter().map(|(field, value)| (format!("{key}.{field}"), value.to_string())).collect();
-        Some(Self { name: plain(table.get("name")?), literals })
+        Some(Self { name: value_name(value)?, literals })
     }
 
     fn put_into(&self, text: &str) -> String {
@@ -154,7 +161,10 @@ impl Source {
         let mut names = BTreeSet::new();
         for case in &cases {
             let name = case.run(0).case_name();
-            if !names.insert(name.clone()) {
+            // 1 and 1.0 are the same value, here as in `--case` and [[expected]]
+            let number = |value: &String| value.parse::<f64>().map_or_else(|_| value.clone(), |n| n.to_string());
+            let same = case.values.iter().map(|(key, value)| (key.clone(), number(value))).collect();
+            if !names.insert(RunId { case: same, seed: 0 }.case_name()) {
                 return Err(source.error_at(&(0..0), format!("duplicate case {name}: a value is swept twice")));
             }
         }
