@@ -209,6 +209,10 @@ struct Run(Child);
 
 impl Drop for Run {
     fn drop(&mut self) {
+        // after the process was waited for, its number may be another's
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
         let end = Instant::now() + GRACE;
         let _ = kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM);
         while Instant::now() < end {

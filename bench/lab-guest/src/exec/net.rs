@@ -73,12 +73,13 @@ impl Namespace {
         let mut command = Command::new(program);
         command.args(["-n", &self.name, "-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
-        child.stdin.take().context("no stdin")?.write_all((lines.join("\n") + "\n").as_bytes())?;
+        let written = child.stdin.take().context("no stdin")?.write_all((lines.join("\n") + "\n").as_bytes());
         let output = child.wait_with_output()?;
+        // before the result of writing: a program that fails does not read the lines after the failed one
         if !output.status.success() {
             bail!("{program} on {}: {}", self.name, String::from_utf8_lossy(&output.stderr).trim());
         }
-        Ok(())
+        written.with_context(|| format!("cannot write to {program} on {}", self.name))
     }
 
     fn sysctl(&self, key: &str, value: &str) -> Result<()> {
@@ -174,4 +175,24 @@ fn veth(number: usize, side: usize, cable: &PlannedCable, host: &str) -> String 
     let (middle, end, mtu) = (device(number, side), &cable.ends[side].device, cable.mtu);
     let mac = mac(number, side);
     format!("link add name {middle} mtu {mtu} type veth peer name {end} mtu {mtu} address {mac} netns {host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_batch_that_fails_early_is_reported_with_the_programs_message() {
+        let scratch = tempfile::tempdir().unwrap();
+        let program = scratch.path().join("ip");
+        fs::write(&program, "#!/bin/sh\necho 'Cannot find device \"w0a\"' >&2\nexit 1\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = scratch.path().join("no-mount");
+        let namespace = Namespace { name: "x".to_owned(), file: File::open("/dev/null").unwrap(), path };
+        // more than a pipe holds
+        let lines = vec!["link set dev w0a up".to_owned(); 100_000];
+        let error = namespace.batch(&program.to_string_lossy(), &lines).unwrap_err().to_string();
+        assert!(error.ends_with("ip on x: Cannot find device \"w0a\""), "{error}");
+    }
 }
