@@ -85,7 +85,7 @@ pub(super) fn summary(
         recovery_s: narrowest
             .map(|(link, _)| recoveries(planned, link, &progress, flow.start_ns, end_ns, &capacities[link]))
             .unwrap_or_default(),
-        watched_p99: flow.watch.as_ref().map(|_| watched_p99(acks)),
+        watched_p99: flow.watch.and_then(|_| watched_p99(acks)),
         resume_s: resumes(&planned.plan.events, &progress, flow.start_ns, end_ns),
     }
 }
@@ -140,8 +140,9 @@ fn mean_cwnd(acks: &[AckRecord]) -> f64 {
     if time > 0.0 { area / time } else { acks.first().map_or(0.0, |a| f64::from(a.cwnd)) }
 }
 
-/// Returns the value of the watched field that is not exceeded for 99 % of the time.
-fn watched_p99(acks: &[AckRecord]) -> f64 {
+/// Returns the value of the watched field that is not exceeded for 99 % of the time; `None` if there is no time between
+/// ACKs.
+fn watched_p99(acks: &[AckRecord]) -> Option<f64> {
     let mut lengths_ns: BTreeMap<u32, u64> = BTreeMap::new();
     for pair in acks.windows(2) {
         *lengths_ns.entry(pair[0].detail).or_default() += pair[1].time_ns - pair[0].time_ns;
@@ -155,7 +156,7 @@ fn watched_p99(acks: &[AckRecord]) -> f64 {
         }
         None => true,
     });
-    found.map_or(0.0, |(value, _)| f64::from(*value))
+    found.map(|(value, _)| f64::from(*value))
 }
 
 fn convergence_s(progress: &Progress<'_>, start_ns: u64, end_ns: u64, mean_bps: f64) -> Option<f64> {
@@ -223,6 +224,7 @@ fn resumes(events: &[PlannedEvent], progress: &Progress<'_>, start_ns: u64, end_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytemuck::Zeroable;
 
     #[test]
     fn packets_that_never_wait_have_a_delay_of_0() {
@@ -231,6 +233,15 @@ mod tests {
         let (link, waits) = longest_wait(&[0, 2], &[packet]).unwrap();
         assert_eq!((link, waits.count, waits.mean), (0, 1, 0.0));
         assert!(longest_wait(&[2], &[packet]).is_none());
+    }
+
+    #[test]
+    fn a_watched_field_has_a_value_only_if_there_is_time_between_acks() {
+        let ack = |time_ns: u64, detail: u32| AckRecord { time_ns, detail, ..AckRecord::zeroed() };
+        assert_eq!(watched_p99(&[]), None);
+        assert_eq!(watched_p99(&[ack(1, 7)]), None);
+        assert_eq!(watched_p99(&[ack(1, 7), ack(1, 8)]), None);
+        assert_eq!(watched_p99(&[ack(1, 7), ack(2, 8)]), Some(7.0));
     }
 
     #[test]

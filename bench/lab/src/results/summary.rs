@@ -133,7 +133,7 @@ pub struct FlowSummary {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resume_s: Vec<f64>,
     /// The value of the watched field that is not exceeded for 99 % of the time between ACKs; absent if no field is
-    /// watched.
+    /// watched, or if there is no such time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watched_p99: Option<f64>,
 }
