@@ -85,30 +85,35 @@ fn read_rows(text: &[u8], name: &str, columns: &[&str], found: &mut Vec<Series>)
     Err(broken_at(whole + 1, "is cut off"))
 }
 
-/// Returns the sampling period: the 5th percentile of the time between neighbouring points. `None` if no series has two
-/// points.
+/// Returns the sampling period: the 5th percentile of the time between neighbouring points, in whole milliseconds. `None`
+/// if no series has two points.
 #[must_use]
 pub fn period<'a>(all: impl Iterator<Item = &'a Points>) -> Option<f64> {
-    let mut gaps: Vec<f64> =
-        all.flat_map(|points| points.windows(2)).map(|pair| pair[1].0 - pair[0].0).filter(|gap| *gap > 1e-6).collect();
+    // without the last point, if others are left: the run's end may cut its period short
+    let whole = |points: &'a Points| &points[..points.len().min(2.max(points.len().saturating_sub(1)))];
+    let gaps = all.flat_map(|points| whole(points).windows(2)).map(|pair| pair[1].0 - pair[0].0);
+    let mut gaps: Vec<f64> = gaps.filter(|gap| *gap > 1e-6).collect();
     gaps.sort_by(f64::total_cmp);
-    // not the minimum: a flow's last row may come early
-    gaps.get(gaps.len() / 20).copied()
+    gaps.get(gaps.len() / 20).map(|gap| (gap * 1e3).round().max(1.0) / 1e3)
 }
 
 /// Returns a rate in buckets of `width` seconds: what arrived in each bucket, divided by its length. A row's rate
-/// covers the period that ends with the row; a period without a row carried nothing. The last bucket ends with the last
-/// row.
+/// covers the period that ends with the row, or the part of it before the end of the run; a period without a row carried
+/// nothing. The last bucket ends with the last row.
 #[must_use]
 pub fn bucket_rates(points: &Points, period: f64, width: f64) -> Points {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return Points::new() };
-    let middle = |t: f64| t - period.min(width) / 2.0;
-    let bucket = |t: f64| (middle(t) / width).floor() as i64;
+    let covered = |t: f64| {
+        let part = t % period;
+        let is_whole = part < 1e-6 || period - part < 1e-6;
+        if is_whole { period } else { part }.min(width)
+    };
+    let bucket = |t: f64| ((t - covered(t) / 2.0) / width).floor() as i64;
     let (from, to) = (bucket(first.0), bucket(last.0));
     let mut sums = vec![0.0; (to - from + 1).unsigned_abs() as usize];
     for (t, rate) in points {
         if let Some(sum) = sums.get_mut((bucket(*t) - from).unsigned_abs() as usize) {
-            *sum += rate * period.min(width);
+            *sum += rate * covered(*t);
         }
     }
     let rate = |(k, sum): (usize, &f64)| {
@@ -212,6 +217,17 @@ mod tests {
         assert_eq!(buckets.len(), 3);
         assert!(buckets.iter().all(|(_, rate)| (rate - 100.0).abs() < 1e-6), "{buckets:?}");
         assert!((buckets[2].0 - 0.11).abs() < 1e-9, "{buckets:?}");
+    }
+
+    #[test]
+    fn a_last_period_that_the_end_of_the_run_cuts_short_is_no_drop_and_no_peak() {
+        let mut steady: Points = (1..=12).map(|k| (f64::from(k) * 0.1, 100.0)).collect();
+        steady.push((1.23, 100.0));
+        let period = period([&steady].into_iter()).unwrap();
+        assert_eq!(period, 0.1);
+        let buckets = bucket_rates(&steady, period, 0.5);
+        assert_eq!(buckets.len(), 3);
+        assert!(buckets.iter().all(|(_, rate)| (rate - 100.0).abs() < 1e-6), "{buckets:?}");
     }
 
     #[test]

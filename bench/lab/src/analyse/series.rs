@@ -24,8 +24,9 @@ pub(super) fn flows(planned: &Planned, acks: &[Vec<AckRecord>], period_ns: u64) 
     let plan = &planned.plan;
     let mut csv = FLOW_COLUMNS.join(",") + "\n";
     let mut next = vec![0; acks.len()];
-    for period in 0..plan.duration_ns / period_ns {
-        let (from, until) = (period * period_ns, (period + 1) * period_ns);
+    for period in 0..plan.duration_ns.div_ceil(period_ns) {
+        // the last period ends with the run
+        let (from, until) = (period * period_ns, ((period + 1) * period_ns).min(plan.duration_ns));
         for (place, flow) in plan.flows.iter().enumerate() {
             let of_flow = &acks[place];
             let first = next[place];
@@ -67,11 +68,11 @@ struct Row {
 pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capacity], period_ns: u64) -> String {
     let plan = &planned.plan;
     let mut csv = LINK_COLUMNS.join(",") + "\n";
-    let periods = (plan.duration_ns / period_ns) as usize;
+    let periods = plan.duration_ns.div_ceil(period_ns) as usize;
     let mut rows = vec![Row::default(); periods * plan.links.len()];
     let at = |ns: u64, link: u16| {
         let period = (ns / period_ns) as usize;
-        (period < periods && usize::from(link) < plan.links.len())
+        (ns < plan.duration_ns && usize::from(link) < plan.links.len())
             .then(|| period * plan.links.len() + usize::from(link))
     };
     for r in &measured.packets {
@@ -91,7 +92,7 @@ pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capaci
         }
     }
     for (period, rows) in rows.chunks(plan.links.len()).enumerate() {
-        let (from, until) = (period as u64 * period_ns, (period as u64 + 1) * period_ns);
+        let (from, until) = (period as u64 * period_ns, ((period as u64 + 1) * period_ns).min(plan.duration_ns));
         for (link, row) in rows.iter().enumerate().filter(|(link, _)| plan.links[*link].keeps_records()) {
             let _ = writeln!(
                 csv,
@@ -110,4 +111,66 @@ pub(super) fn links(planned: &Planned, measured: &Measured, capacities: &[Capaci
         }
     }
     csv
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+    use hotcc_lab_proto::plan::{Plan, PlannedFlow, PlannedLink};
+    use hotcc_lab_proto::records::PacketRecord;
+    use hotcc_lab_proto::run_record::RunRecord;
+    use std::collections::BTreeMap;
+    use std::net::Ipv4Addr;
+
+    const MS_NS: u64 = 1_000_000;
+
+    /// Returns the first cells of each row.
+    fn rows(csv: &str, cells: &[usize]) -> Vec<Vec<String>> {
+        let row = |line: &str| {
+            let all: Vec<&str> = line.split(',').collect();
+            cells.iter().map(|cell| all[*cell].to_owned()).collect()
+        };
+        csv.lines().skip(1).map(row).collect()
+    }
+
+    #[test]
+    fn the_last_period_ends_with_the_run() {
+        let link = PlannedLink {
+            name: "x".to_owned(),
+            step_ns: 100 * MS_NS,
+            rates: vec![(3, 8000)],
+            ..PlannedLink::default()
+        };
+        let flow = PlannedFlow {
+            name: "f".to_owned(),
+            from: 0,
+            to: 1,
+            address: Ipv4Addr::LOCALHOST,
+            cc: Some("cubic".to_owned()),
+            watch: None,
+            start_ns: 0,
+            stop_ns: 250 * MS_NS,
+            bytes: None,
+            pace: None,
+            paced: false,
+            way: vec![0],
+        };
+        let plan = Plan { duration_ns: 250 * MS_NS, links: vec![link], flows: vec![flow], ..Plan::default() };
+        let capacities = [Capacity::of(&plan.links[0])];
+        let planned = Planned { plan, radios: BTreeMap::new(), bounds: false, objects: Vec::new() };
+        let ack = |at_ms: u64, bytes_acked| AckRecord { time_ns: at_ms * MS_NS, bytes_acked, ..AckRecord::zeroed() };
+        let acks = [vec![ack(50, 100), ack(240, 150), ack(260, 250)]];
+        // 50 bytes in the last 50 ms; what comes after the end is not of the run
+        assert_eq!(rows(&flows(&planned, &acks, 100 * MS_NS), &[0, 9]), [["0.1", "8000"], ["0.25", "8000"]]);
+        let packet = |at_ms: u64| {
+            let mut record = PacketRecord::with(SENT, false, true);
+            (record.time_ns, record.bytes) = (at_ms * MS_NS, 70);
+            record
+        };
+        let packets = vec![packet(10), packet(240), packet(260)];
+        let measured = Measured { record: RunRecord::default(), packets, acks: Vec::new() };
+        let csv = links(&planned, &measured, &capacities, 100 * MS_NS);
+        assert_eq!(rows(&csv, &[0, 2, 5]), [["0.1", "8000", "70"], ["0.2", "8000", "0"], ["0.25", "8000", "70"]]);
+    }
 }

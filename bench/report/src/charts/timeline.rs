@@ -306,7 +306,9 @@ fn panels(shown: &Shown<'_>) -> Vec<Panel> {
 fn steps(points: &Points, width: f64, end: f64) -> Points {
     // a row's capacity is the mean of the period that ends with the row
     let span = period([points].into_iter()).unwrap_or(0.0);
-    let mut levels: Points = points.iter().map(|(t, bps)| ((t - span).max(0.0), bps / 1e6)).collect();
+    let first = points.first().map(|(t, _)| (t - span).max(0.0));
+    let starts = first.into_iter().chain(points.iter().map(|(t, _)| *t));
+    let mut levels: Points = starts.zip(points).map(|(start, (_, bps))| (start, bps / 1e6)).collect();
     let changes = levels.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     if changes as f64 >= 2.0 * BUCKETS {
         levels = bucket_means(&levels, width);
