@@ -11,7 +11,7 @@ use hotcc_lab_proto::job::{Job, Message};
 use hotcc_testbed::kernel::skipped;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::iter;
 use std::os::unix::process::CommandExt;
@@ -111,12 +111,33 @@ pub(super) fn results(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Returns the first line in which two versions of a file differ.
+/// Returns the first line in which two versions of a file differ: 200 bytes of it, from 50 before the first that differs.
 fn difference(path: &str, one: &[u8], other: &[u8]) -> Option<String> {
-    let [one, other] = [one, other].map(|content| content.split(|byte| *byte == b'\n').map(Some).chain([None]));
-    let (number, (one, other)) = one.zip(other).enumerate().find(|(_, (one, other))| one != other)?;
-    let [one, other] = [one, other].map(|line| line.map_or("its end".into(), String::from_utf8_lossy));
-    Some(format!("{path}, line {}:\n  {one}\n  {other}", number + 1))
+    let place = one.iter().zip(other).position(|(one, other)| one != other);
+    let place = place.or((one.len() != other.len()).then_some(one.len().min(other.len())))?;
+    let start = one[..place].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let excerpt = |content: &[u8]| {
+        let line = content[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let from = (place - start).saturating_sub(50).min(line.len());
+        String::from_utf8_lossy(&line[from..line.len().min(from + 200)]).into_owned()
+    };
+    let number = 1 + one[..start].iter().filter(|byte| **byte == b'\n').count();
+    let column = 1 + place - start;
+    Some(format!("{path}, line {number}, byte {column}:\n  {}\n  {}", excerpt(one), excerpt(other)))
+}
+
+/// Copies the files that differ below a directory that outlives the test, and returns its path.
+fn keep_differing(name: &str, paths: &[&String], results: [(&str, &BTreeMap<String, Vec<u8>>); 2]) -> PathBuf {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&kept); // of an earlier failure
+    for (of, files) in results {
+        for (path, content) in paths.iter().filter_map(|path| Some((*path, files.get(*path)?))) {
+            let copy = kept.join(of).join(path);
+            fs::create_dir_all(copy.parent().unwrap()).unwrap();
+            fs::write(copy, content).unwrap();
+        }
+    }
+    kept
 }
 
 fn summaries(results: &BTreeMap<String, Vec<u8>>) -> Vec<RunSummary> {
@@ -140,6 +161,16 @@ fn start_busy_process() -> KilledOnDrop {
 }
 
 #[test]
+fn a_difference_shows_the_first_differing_line_and_no_more() {
+    let long = |middle: &str| format!("same\n{}{middle}{}\nend\n", "a".repeat(1000), "z".repeat(1000));
+    let found = difference("x/report.html", long("1").as_bytes(), long("2").as_bytes()).unwrap();
+    assert!(found.starts_with("x/report.html, line 2, byte 1001:\n"), "{found}");
+    assert!(found.contains("a1z") && found.contains("a2z") && found.len() < 500, "{found}");
+    assert_eq!(difference("x", b"a\n", b"a\nb\n").unwrap(), "x, line 2, byte 1:\n  \n  b");
+    assert_eq!(difference("x", b"a\n", b"a\n"), None);
+}
+
+#[test]
 fn results_are_identical_on_a_busy_machine_and_with_parallel_runs() {
     const NAME: &str = "results_are_identical_on_a_busy_machine_and_with_parallel_runs";
     let scratch = tempfile::tempdir().unwrap();
@@ -160,10 +191,18 @@ fn results_are_identical_on_a_busy_machine_and_with_parallel_runs() {
         let hog = start_busy_process(); // on the same processor as both machines
         let beside = run("beside", &["--jobs", "2"]);
         drop(hog);
-        assert_eq!(alone.keys().collect::<Vec<_>>(), beside.keys().collect::<Vec<_>>());
-        let differ: Vec<_> =
-            alone.iter().filter_map(|(path, content)| difference(path, content, &beside[path])).collect();
-        assert!(differ.is_empty(), "on {}, alone and beside others:\n{}", kernel.release, differ.join("\n"));
+        let paths: BTreeSet<&String> = alone.keys().chain(beside.keys()).collect();
+        let differing: Vec<&String> = paths.into_iter().filter(|path| alone.get(*path) != beside.get(*path)).collect();
+        if !differing.is_empty() {
+            let kept = keep_differing(NAME, &differing, [("alone", &alone), ("beside", &beside)]);
+            let of = |path: &&String| match (alone.get(*path), beside.get(*path)) {
+                (Some(one), Some(other)) => difference(path, one, other),
+                (one, _) => Some(format!("{path}: only {}", if one.is_some() { "alone" } else { "beside others" })),
+            };
+            let lines: Vec<String> = differing.iter().filter_map(of).collect();
+            let (release, kept) = (&kernel.release, kept.display());
+            panic!("on {release}, alone and beside others (files kept in {kept}):\n{}", lines.join("\n"));
+        }
         let page = String::from_utf8_lossy(&alone["report.html"]);
         let (_, receivers) = page.split_once("<summary>Receivers</summary>").unwrap();
         for summary in summaries(&alone) {
