@@ -1,6 +1,6 @@
 //! The plan that the guest executes: a scenario's case with a seed, in which every number is fixed.
 
-use crate::queue::Parameters;
+use crate::queue::{Kind, Parameters};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
@@ -147,6 +147,12 @@ impl PlannedLink {
     #[must_use]
     pub fn keeps_records(&self) -> bool {
         !self.rates.is_empty() || self.police.is_some() || self.phases.iter().any(|p| p.loss > 0.0 || p.bit_error > 0.0)
+    }
+
+    /// Returns whether the link may mark packets (CE).
+    #[must_use]
+    pub fn marks(&self) -> bool {
+        self.mark_bytes > 0 || self.discipline.is_some_and(|queue| queue.ecn || queue.kind == Kind::Dualpi2)
     }
 
     /// Returns the rate of each step, in bit/s.

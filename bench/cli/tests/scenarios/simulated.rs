@@ -251,3 +251,38 @@ fn the_page_on_the_worth_of_signals_says_what_the_simulator_says() {
         assert_eq!(of_page, ["dtcp", "crest"].map(figures), "{case}: run `just figures signals`");
     }
 }
+
+/// The sender does not use ECN.
+#[test]
+fn a_link_that_marks_but_marked_no_packet_has_a_mark_ratio_of_0() {
+    const SCENARIO: &str = r#"
+duration_s = 2
+[sweep]
+queue = [{ name = "drop-tail", as = "60kB" }, { name = "fq", as = { discipline = "fq_codel" } }]
+[sysctl]
+"net.ipv4.tcp_ecn" = 0
+[[host]]
+name = "a"
+[[host]]
+name = "b"
+[[link]]
+name = "x"
+between = ["a", "b"]
+both = { delay_ms = 10 }
+forward = { rate = "5Mbit/s", queue = "$queue.as" }
+[[flow]]
+name = "f"
+from = "a"
+to = "b"
+cc = "cubic"
+"#;
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("marks.toml");
+    fs::write(&path, SCENARIO).unwrap();
+    let results = common::simulate([], &path, scratch.path());
+    let of = |queue: &str| results.runs.iter().find(|run| run.run.case["queue"] == queue).unwrap();
+    assert_eq!(of("drop-tail").metric("mark_ratio", None), None);
+    assert_eq!(of("fq").metric("mark_ratio", None), Some(0.0));
+    let page = fs::read_to_string(results.directory.join("report.html")).unwrap();
+    assert!(page.contains("marks, %"), "{page}");
+}

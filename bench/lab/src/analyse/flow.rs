@@ -77,7 +77,7 @@ pub(super) fn summary(
         police_drops: count(&|r| r.fate() == POLICED),
         queue_drops: count(&|r| r.fate() == QUEUE_DROP),
         losses: count(&|r| r.fate() == LOST),
-        ce_marks: count(&PacketRecord::marked),
+        ce_marks: taken.iter().any(|link| planned.plan.links[*link].marks()).then(|| count(&PacketRecord::marked)),
         retransmits: end.retransmits,
         timeouts: end.timeouts,
         receiver: end.receiver,

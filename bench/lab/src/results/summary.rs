@@ -112,9 +112,9 @@ pub struct FlowSummary {
     pub queue_drops: u64,
     /// Data packets that links lost.
     pub losses: u64,
-    /// Data packets that links marked (CE).
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub ce_marks: u64,
+    /// Data packets that links marked (CE); absent if no link of its path marks packets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ce_marks: Option<u64>,
     /// Retransmitted segments.
     pub retransmits: u64,
     /// Retransmission timeouts.
@@ -193,13 +193,9 @@ pub const METRICS: [(&str, &str); 25] = [
     ("jain", "Jain's fairness index"),
 ];
 
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
 impl FlowSummary {
     fn marked_share(&self) -> Option<f64> {
-        (self.packets > 0).then(|| self.ce_marks as f64 / self.packets as f64)
+        (self.packets > 0).then(|| self.ce_marks.unwrap_or_default() as f64 / self.packets as f64)
     }
 
     /// Returns one of [`METRICS`]; `None` if this flow does not have it.
@@ -223,7 +219,7 @@ impl FlowSummary {
             "watched_p99" => self.watched_p99,
             "resume_s" => self.resume_s.iter().copied().reduce(f64::max),
             "loss_ratio" => ratio(self.losses + self.queue_drops + self.police_drops, self.packets),
-            "mark_ratio" => self.marked_share().filter(|share| *share > 0.0),
+            "mark_ratio" => self.ce_marks.and(self.marked_share()),
             "retransmits" => Some(self.retransmits as f64),
             "timeouts" => (self.cc != "udp").then_some(self.timeouts as f64),
             "completion_s" => self.complete.filter(|c| *c).map(|_| self.end_s - self.start_s),
@@ -256,9 +252,9 @@ impl RunSummary {
             None => f.cc != "udp",
         };
         if name == "mark_ratio" {
-            // absent only if no flow has marks: beside others, a flow without marks counts as 0
-            let shares = self.flows.iter().filter(chosen).filter_map(FlowSummary::marked_share);
-            return mean(shares).filter(|share| *share > 0.0);
+            // absent only if no flow has a link that marks: beside others, a flow without one counts as 0
+            let shares = mean(self.flows.iter().filter(chosen).filter_map(FlowSummary::marked_share));
+            return shares.filter(|_| self.flows.iter().filter(chosen).any(|flow| flow.ce_marks.is_some()));
         }
         let values = self.flows.iter().filter(chosen).filter_map(|f| f.metric(name));
         if name == "throughput_mbps_total" { Some(values.sum()) } else { mean(values) }
@@ -301,11 +297,12 @@ mod tests {
         assert_eq!(run.metric("throughput_mbps_total", Some("ul")), Some(6.0));
         assert_eq!(run.metric("throughput_mbps", Some("x")), None);
         assert_eq!((run.metric("share", Some("ul")), run.metric("share", None)), (Some(6.0 / 112.0), None));
-        for (flow, marks) in run.flows.iter_mut().zip([0, 0, 100, 0, 0]) {
+        for (flow, marks) in run.flows.iter_mut().zip([None, Some(0), Some(100), None, None]) {
             (flow.packets, flow.ce_marks) = (1000, marks);
         }
         assert_eq!(run.metric("mark_ratio", Some("ul")), Some(0.05));
-        assert_eq!((run.metric("mark_ratio", Some("dl-2")), run.metric("mark_ratio", Some("dl"))), (None, None));
+        assert_eq!((run.metric("mark_ratio", Some("dl-2")), run.metric("mark_ratio", Some("dl"))), (Some(0.0), None));
+        assert_eq!((run.flows[1].metric("mark_ratio"), run.flows[0].metric("mark_ratio")), (Some(0.0), None));
         run.flows[0].cc = "udp".to_owned();
         assert_eq!(run.metric("throughput_mbps_total", None), Some(111.0));
     }
