@@ -41,6 +41,9 @@ pub enum CaEvent {
 /// ssthresh before the first loss.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
+/// Maximum number of SACK blocks beside the timestamp option (RFC 2018, section 3).
+pub const SACK_BLOCKS: usize = 3;
+
 /// A connection as its congestion control sees it. Names and units are those of `struct tcp_sock`.
 #[derive(Clone, Debug, Default)]
 pub struct Sock {
@@ -94,6 +97,12 @@ pub struct Sock {
     pub snd_nxt: u32,
     /// Timestamp of the ACK, of the receiver's clock, ms.
     pub rcv_tsval: u32,
+    /// SACK blocks of the last ACK that had any, ascending, without a DSACK (`recv_sack_cache`); unused ones are 0..0.
+    pub sack: [(u32, u32); SACK_BLOCKS],
+    /// Segments of the last rate sample that the application did not limit, or of a higher one since then.
+    pub rate_delivered: u32,
+    /// Length of that sample's interval.
+    pub rate_interval_us: u32,
     /// Bytes acknowledged in order.
     pub bytes_acked: u64,
     /// Pacing rate, bytes/s.

@@ -1,6 +1,6 @@
 //! hotcc's own algorithms in the simulator: their C files, compiled for the host.
 
-use crate::congestion::{CaEvent, CaState, CongestionControl, RateSample, Sock};
+use crate::congestion::{CaEvent, CaState, CongestionControl, RateSample, SACK_BLOCKS, Sock};
 use crate::cubic::Cubic;
 use hotcc_abi::radio::{Capacity, PackedSinr, sinr_to_q8};
 use hotcc_host_algo::{CubicCall, CubicWindow, EVENT_TX_START, Flow, Group, HostAlgo, RadioLine, View, ca_state};
@@ -53,6 +53,8 @@ pub struct HostControl {
     path_generation: u32,
     /// The radio map's line after the latest readings.
     radio: RadioLine,
+    /// The SACK blocks that the algorithm sees.
+    sack: [(u32, u32); SACK_BLOCKS],
 }
 
 impl HostControl {
@@ -67,7 +69,8 @@ impl HostControl {
         let called = Rc::clone(&delegate);
         algo.delegate_cubic(Box::new(move |window, call| called.borrow_mut().call(window, call)));
         let flow = Flow::with_own(algo);
-        let mut control = Self { flow, delegate, path_generation: 0, radio: RadioLine::default() };
+        let mut control =
+            Self { flow, delegate, path_generation: 0, radio: RadioLine::default(), sack: Default::default() };
         for (tunable, value) in tunables {
             if !control.set_tunable(tunable, *value) {
                 return Err(io::Error::other(format!("{name} has no tunable `{tunable}`")));
@@ -105,11 +108,16 @@ impl HostControl {
             retrans_out: sock.retrans_out,
             sack_ok: 1,
             rcv_tsval: sock.rcv_tsval,
-            // the rate sample is left out: only mdcubic behind a PEP reads it, and simulations have no PEP
+            rate_delivered: sock.rate_delivered,
+            rate_interval_us: sock.rate_interval_us,
             ..View::default()
         };
         self.delegate.borrow_mut().sock.clone_from(sock);
         self.flow.set(&view);
+        if self.sack != sock.sack {
+            self.sack = sock.sack;
+            self.flow.set_sack(&self.sack);
+        }
         view
     }
 

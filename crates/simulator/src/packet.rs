@@ -1,5 +1,7 @@
 //! The packets of the simulated links.
 
+use crate::congestion::SACK_BLOCKS;
+
 /// Bytes of IP and TCP headers with the timestamp option: 20 + 20 + 12.
 pub(crate) const HEADER_BYTES: u32 = 52;
 /// Bytes of IP and TCP headers of a SYN with its options: segment size, SACK, timestamps, window scale.
@@ -9,8 +11,6 @@ pub(crate) const UDP_HEADER_BYTES: u32 = 28;
 /// Bytes of the SACK option without its blocks, including padding.
 const SACK_OPTION_BYTES: u32 = 4;
 const SACK_BLOCK_BYTES: u32 = 8;
-/// Maximum number of SACK blocks beside the timestamp option (RFC 2018, section 3).
-pub(crate) const SACK_BLOCKS: usize = 3;
 
 /// A range of bytes: the first byte, and the byte after the last one.
 pub(crate) type Range = (u64, u64);

@@ -1,7 +1,8 @@
 //! The receiving half of Linux's TCP (net/ipv4/tcp_input.c, tcp_output.c, 6.12): when it sends ACKs, and their content.
 
 use crate::clock::{JIFFY_NS, jiffies, jiffies_from_us, timer_fires_ns};
-use crate::packet::{Ack, Data, Range, SACK_BLOCKS};
+use crate::congestion::SACK_BLOCKS;
+use crate::packet::{Ack, Data, Range};
 use crate::receive_window::ReceiveWindow;
 use crate::sender::RTO_MIN_US;
 use hotcc_lab_proto::run_record::ReceiverEnd;

@@ -160,6 +160,10 @@ impl Sender {
                 self.take_part(part, sacked, flags);
             }
         }
+        self.sock.sack = Default::default();
+        for (shown, block) in self.sock.sack.iter_mut().zip(&sorted) {
+            *shown = (block.0 as u32, block.1 as u32);
+        }
         self.board.known = sorted;
         self.sock.delivered = self.sock.delivered.wrapping_add(duplicates);
         if self.sock.ca_state != CaState::Loss || self.recovery.undo_marker.is_some() {
@@ -393,6 +397,20 @@ mod tests {
         sender.cc = Box::new(Witness);
         sender.acknowledge((START_MS + 100) * MS, &ack(2, 0..0, START_MS));
         assert_eq!(u64::from(sender.sock.snd_cwnd), 2 * MSS);
+    }
+
+    /// `recv_sack_cache`: sorted, without the DSACK, and kept by ACKs without blocks.
+    #[test]
+    fn a_congestion_control_sees_the_last_sack_blocks() {
+        let mut sender = sender(20, None);
+        let sack = [(12 * MSS, 13 * MSS), (4 * MSS, 6 * MSS), (0, 0)];
+        sender.acknowledge((START_MS + 100) * MS, &Ack { sack, blocks: 2, ..ack(1, 0..0, START_MS) });
+        assert_eq!(sender.sock.sack, [(4000, 6000), (12_000, 13_000), (0, 0)]);
+        sender.acknowledge((START_MS + 101) * MS, &ack(2, 0..0, START_MS));
+        assert_eq!(sender.sock.sack[1], (12_000, 13_000));
+        let sack = [(0, MSS), (12 * MSS, 13 * MSS), (0, 0)];
+        sender.acknowledge((START_MS + 102) * MS, &Ack { sack, blocks: 2, is_dsack: true, ..ack(6, 0..0, START_MS) });
+        assert_eq!(sender.sock.sack, [(12_000, 13_000), (0, 0), (0, 0)]);
     }
 
     /// `tcp_cong_avoid`: a window that grew has not been unused.

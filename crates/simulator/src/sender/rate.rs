@@ -73,9 +73,20 @@ impl Sender {
             // an interval shorter than the minimum RTT comes from segments whose ACKs arrived together
             if interval_us >= u64::from(self.sock.min_rtt_us) {
                 made.interval_us = interval_us.cast_signed();
+                self.keep_rate(made.delivered, interval_us as u32, made.is_app_limited);
             }
         }
         made
+    }
+
+    /// The end of `tcp_rate_gen`: of samples that the application limited, only a higher rate counts.
+    fn keep_rate(&mut self, delivered: i32, interval_us: u32, is_app_limited: bool) {
+        let sock = &mut self.sock;
+        let delivered = delivered.unsigned_abs();
+        let product = |segments: u32, us: u32| u64::from(segments) * u64::from(us);
+        if !is_app_limited || product(delivered, sock.rate_interval_us) >= product(sock.rate_delivered, interval_us) {
+            (sock.rate_delivered, sock.rate_interval_us) = (delivered, interval_us);
+        }
     }
 
     /// `tcp_rate_check_app_limited`: called when the application writes; notes whether the write came late.
@@ -267,6 +278,20 @@ mod tests {
         assert_eq!(limit(0, 10, 0, 0), 0);
         assert_eq!(limit(0, 11, 2, 1), 0);
         assert_eq!(limit(0, 11, 2, 2), 1 + 10);
+    }
+
+    /// Of the application's limited samples, only those count that do not lower the rate.
+    #[test]
+    fn the_connection_keeps_the_rate_of_the_last_sample_that_says_what_the_path_delivers() {
+        let mut sender = sender(10, Some(10));
+        let mut kept = |delivered, interval_us, is_limited| {
+            sender.keep_rate(delivered, interval_us, is_limited);
+            (sender.sock.rate_delivered, sender.sock.rate_interval_us)
+        };
+        assert_eq!(kept(10, 1000, true), (10, 1000), "the first one");
+        assert_eq!(kept(9, 1000, true), (10, 1000));
+        assert_eq!(kept(20, 2000, true), (20, 2000), "as high");
+        assert_eq!(kept(4, 1000, false), (4, 1000));
     }
 
     #[test]
