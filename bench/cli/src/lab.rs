@@ -46,7 +46,7 @@ pub struct LabCommand {
     #[arg(long, default_value = "vm", value_name = "BACKEND")]
     lab: BackendChoice,
     /// Simulate the runs instead: less than a second per minute of a flow, without root, QEMU or a kernel; results are marked
-    /// as simulated. Fails if a case needs what only a kernel has, e.g. a PEP
+    /// as simulated. Fails if a case needs what only a kernel has, e.g. a receiver program
     #[arg(long, conflicts_with_all = ["lab", "real_time"])]
     sim: bool,
     /// Simulate the first seed of each case: the same as `--sim --one-seed`

@@ -28,9 +28,6 @@ fn check(scenario: &Scenario) -> Result<()> {
         let why = format!("{why}; use --lab vm, or select other cases with --case");
         Err(anyhow::Error::msg(why).context(place))
     };
-    if let Some(pep) = scenario.pep.first() {
-        return refuse(Place::of(&pep.border, "PEP".to_owned()), "the simulator has no PEP".to_owned());
-    }
     for host in &scenario.host {
         if Option::<RxMethod>::from(*host.rx.get_ref()).is_some() {
             let place = Place::of(&host.rx, format!("host `{}`", host.name.get_ref()));

@@ -1,6 +1,7 @@
 //! The interface between the simulated TCP sender and its congestion control: the state that the sender shows, and the
 //! hooks that it calls.
 
+use hotcc_abi::pep::PepFlow;
 use hotcc_lab_proto::plan::PlannedReading;
 
 /// `enum tcp_ca_state`.
@@ -208,6 +209,8 @@ pub trait CongestionControl {
     }
     /// Gives the peer's link an entry in the radio map, with its latest reading if there is one.
     fn set_radio(&mut self, _reading: Option<&PlannedReading>, _max_age_ms: u32) {}
+    /// Sets what a PEP's border saw of the flow; `None` removes the record. Its time is that of the simulation.
+    fn set_pep(&mut self, _record: Option<&PepFlow>) {}
     /// Gives the peer a new generation in the path map.
     fn change_path(&mut self) {}
     /// Returns the name of the field at an offset in the congestion control's state.

@@ -5,12 +5,13 @@ use crate::congestion::CongestionControl;
 use crate::flow::Flow;
 use crate::network::{Network, Transit};
 use crate::packet::{HEADER_BYTES, Packet};
+use crate::pep::{Dated, Pep};
 use crate::receive_window::ReceiveWindow;
 use crate::receiver::Receiver;
 use crate::sender::{Config, Sender};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use hotcc_lab_proto::plan::{Action, PATH_PUBLISHED, Plan, PlannedFlow, PlannedReading, USUAL_BUFFERS};
-use hotcc_lab_proto::records::{AckRecord, PacketRecord};
+use hotcc_lab_proto::records::{AckRecord, NO_FLOW, PacketRecord};
 use hotcc_lab_proto::run_record::RunRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,6 +46,8 @@ enum Event {
     Flow(u16),
     /// A cell is due.
     Cells,
+    /// An agent of the PEP is due.
+    Pep,
 }
 
 /// An entry of the agenda, from the plan.
@@ -73,6 +76,9 @@ struct Simulation<'a> {
     under_way: Vec<(usize, Transit)>,
     free: Vec<u32>,
     cells_due_ns: Option<u64>,
+    pep: Option<Pep>,
+    /// The earliest wake-up of the PEP that is already in the queue of events.
+    pep_due_ns: Option<u64>,
     out: Vec<Packet>,
     acks: Vec<AckRecord>,
     happened: Vec<String>,
@@ -80,7 +86,6 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     fn new(plan: &'a Plan, settings: &'a Settings<'a>) -> Result<Self> {
-        ensure!(plan.pep.is_none(), "the simulator has no PEP");
         if let Some(host) = plan.hosts.iter().find(|host| host.rx.is_some()) {
             bail!(
                 "host {} holds its senders back with a receiver program, which the simulator does not have",
@@ -89,6 +94,7 @@ impl<'a> Simulation<'a> {
         }
         let mut registry = Registry::new(&plan.algorithms, settings)?;
         let network = Network::new(plan)?;
+        let pep = plan.pep.as_ref().map(|pep| Pep::start(pep, &network)).transpose()?;
         let mut flows = Vec::new();
         for (place, planned) in plan.flows.iter().enumerate() {
             let place = u16::try_from(place).context("too many flows")?;
@@ -116,6 +122,8 @@ impl<'a> Simulation<'a> {
             under_way: Vec::new(),
             free: Vec::new(),
             cells_due_ns: None,
+            pep,
+            pep_due_ns: None,
             out: Vec::new(),
             acks: Vec::new(),
             happened: Vec::new(),
@@ -171,12 +179,13 @@ impl<'a> Simulation<'a> {
             Event::Arrival(place) => {
                 let (host, transit) = self.under_way[place as usize];
                 self.free.push(place);
-                if self.network.is_at_end(host, transit.to) {
+                self.show_pep(now_ns, host, &transit.packet);
+                if !self.network.is_at_end(host, transit.to) {
+                    self.give(now_ns, host, transit);
+                } else if transit.packet.flow != NO_FLOW {
                     let flow = usize::from(transit.packet.flow);
                     self.flows[flow].arrive(now_ns, &transit.packet, &mut self.out);
                     self.send(now_ns, flow);
-                } else {
-                    self.give(now_ns, host, transit);
                 }
             }
             Event::Cells => {
@@ -184,8 +193,60 @@ impl<'a> Simulation<'a> {
                     self.serve_cells(now_ns);
                 }
             }
+            Event::Pep => {
+                if self.pep_due_ns == Some(now_ns) {
+                    self.pep_due_ns = None;
+                    self.run_pep(now_ns);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Shows the PEP a packet that reaches a host.
+    fn show_pep(&mut self, now_ns: u64, host: usize, packet: &Packet) {
+        let source = self.flows.get(usize::from(packet.flow)).map(|flow| flow.addresses.0);
+        if self.pep.as_mut().is_some_and(|pep| pep.see(now_ns, host, source, packet)) {
+            self.run_pep(now_ns);
+        }
+    }
+
+    /// Lets the PEP's agents do what is due, then schedules their next event.
+    fn run_pep(&mut self, now_ns: u64) {
+        let Some(pep) = &mut self.pep else { return };
+        let flows = &self.flows;
+        pep.wake(now_ns, |flow| flows[usize::from(flow)].addresses.0);
+        let (out, taken) = (std::mem::take(&mut pep.out), std::mem::take(&mut pep.taken));
+        if let Some(at_ns) = pep.next_ns()
+            && self.pep_due_ns.is_none_or(|due_ns| at_ns < due_ns)
+        {
+            self.pep_due_ns = Some(at_ns);
+            self.schedule(at_ns, Event::Pep);
+        }
+        for (host, transit) in out {
+            self.give(now_ns, host, transit);
+        }
+        for dated in taken {
+            self.inform(now_ns, &dated);
+        }
+    }
+
+    /// Gives a flow a report of the PEP's border. The flow may send what its window then allows.
+    fn inform(&mut self, now_ns: u64, dated: &Dated) {
+        let place = usize::from(dated.report.flow);
+        let (Some(pep), flow) = (&mut self.pep, &mut self.flows[place]) else { return };
+        if flow.is_stopped() {
+            return;
+        }
+        let Some(sender) = flow.sender().filter(|sender| sender.is_connected()) else { return };
+        let (changed, clocks) = pep.write(now_ns, dated, &sender.flight());
+        if changed {
+            sender.congestion_control().set_pep(pep.record(dated.report.flow));
+        }
+        if clocks {
+            flow.clock(now_ns, &mut self.out);
+            self.send(now_ns, place);
+        }
     }
 
     /// Sends what a flow has queued for sending, then schedules the flow's next event.
@@ -305,7 +366,10 @@ impl<'a> Simulation<'a> {
                 }
                 format!("swap {cc} -> {new}: {moved} connections moved")
             }
-            Action::Border(_) => bail!("the simulator has no PEP"),
+            Action::Border(runs) => {
+                self.pep.as_mut().context("the scenario has no PEP")?.set_running(*runs);
+                format!("the border's agent {}", if *runs { "starts again" } else { "is killed" })
+            }
         })
     }
 
@@ -321,6 +385,7 @@ impl<'a> Simulation<'a> {
             let so_far = feed.readings.iter().take_while(|reading| reading.at_ns <= now_ns);
             control.set_radio(so_far.last(), feed.max_age_ms);
         }
+        control.set_pep(self.pep.as_ref().and_then(|pep| pep.record(flow.place)));
         let Some(sender) = flow.sender() else { return Ok(false) };
         let was_open = sender.is_connected();
         sender.replace(now_ns, control);

@@ -176,6 +176,14 @@ impl Flow {
         self.send(now_ns, out);
     }
 
+    /// Lets the sender process the receiver's last ACK again, and adds the packets to send to `out`.
+    pub fn clock(&mut self, now_ns: u64, out: &mut Vec<Packet>) {
+        if let Some(sender) = self.sender() {
+            sender.clock(now_ns);
+        }
+        self.send(now_ns, out);
+    }
+
     /// Stops the flow, unless it has been stopped.
     pub fn stop(&mut self, now_ns: u64) {
         if self.is_stopped {
@@ -246,6 +254,7 @@ impl Tcp {
                 self.sender.out.push(Content::Empty);
             }
             Content::SynAck | Content::Empty | Content::Datagram(_) => {}
+            Content::Report(_) | Content::Probe(_) | Content::Echo(_) => {} // they are no flow's
         }
     }
 

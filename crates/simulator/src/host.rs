@@ -2,6 +2,7 @@
 
 use crate::congestion::{CaEvent, CaState, CongestionControl, RateSample, SACK_BLOCKS, Sock};
 use crate::cubic::Cubic;
+use hotcc_abi::pep::PepFlow;
 use hotcc_abi::radio::{Capacity, PackedSinr, sinr_to_q8};
 use hotcc_host_algo::{CubicCall, CubicWindow, EVENT_TX_START, Flow, Group, HostAlgo, RadioLine, View, ca_state};
 use hotcc_lab_proto::plan::PlannedReading;
@@ -233,6 +234,11 @@ impl CongestionControl for HostControl {
         }
         self.radio = line;
         self.flow.algo().set_radio_line(Some(line));
+    }
+
+    fn set_pep(&mut self, record: Option<&PepFlow>) {
+        let dated = record.map(|record| PepFlow { time_ns: CLOCK_START_NS + record.time_ns, ..*record });
+        self.flow.algo().set_pep(dated);
     }
 
     fn change_path(&mut self) {

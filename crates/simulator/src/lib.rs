@@ -13,6 +13,7 @@ pub mod host;
 mod ideal_link;
 mod network;
 mod packet;
+mod pep;
 mod receive_window;
 mod receiver;
 pub mod reno;

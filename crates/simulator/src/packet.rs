@@ -11,6 +11,15 @@ pub(crate) const UDP_HEADER_BYTES: u32 = 28;
 /// Bytes of the SACK option without its blocks, including padding.
 const SACK_OPTION_BYTES: u32 = 4;
 const SACK_BLOCK_BYTES: u32 = 8;
+/// Bytes of a PEP's datagram without its content: UDP's, the agents' header of 32 bytes, and a code of 16.
+const PEP_BYTES: u32 = UDP_HEADER_BYTES + 32 + 16;
+/// Bytes of the number in a probe.
+const NONCE_BYTES: u32 = 8;
+/// Bytes of a flow in a report, and of each range.
+const REPORTED_FLOW_BYTES: u32 = 26;
+const REPORTED_RANGE_BYTES: u32 = 8;
+/// Maximum number of ranges of bytes in a report.
+pub(crate) const REPORTED_RANGES: usize = 4;
 
 /// A range of bytes: the first byte, and the byte after the last one.
 pub(crate) type Range = (u64, u64);
@@ -65,6 +74,59 @@ pub(crate) struct Data {
     pub is_retransmission: bool,
 }
 
+/// What the border of a PEP saw of a flow. Each report is a datagram, where the agent puts those that leave together into
+/// one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Report {
+    /// Index of the flow.
+    pub flow: u16,
+    /// Number of the border's run.
+    pub run: u32,
+    /// The byte after the last one in order.
+    pub in_order: u64,
+    /// Ranges above it, ascending; the first `range_count` of them are in use.
+    pub ranges: [Range; REPORTED_RANGES],
+    /// Number of ranges in use.
+    pub range_count: u8,
+    /// Data segments seen.
+    pub segments: u32,
+    /// Time of the last of them.
+    pub seen_ns: u64,
+}
+
+impl Report {
+    /// Returns the ranges above the bytes in order.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges[..usize::from(self.range_count)]
+    }
+
+    /// Replaces what was seen by all bytes below `to`.
+    pub fn see_all_below(&mut self, to: u64) {
+        self.in_order = to;
+        self.range_count = 0;
+    }
+}
+
+/// A server's question whether a run of a PEP's border exists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// Index of the server.
+    pub server: u16,
+    /// Number of the border's run.
+    pub run: u32,
+    /// Time of sending.
+    pub sent_ns: u64,
+}
+
+/// The border's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Echo {
+    /// The probe.
+    pub probe: Probe,
+    /// Time of the answer.
+    pub border_ns: u64,
+}
+
 /// Content of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Content {
@@ -82,12 +144,18 @@ pub(crate) enum Content {
     Fin(Ack),
     /// A UDP datagram with this many bytes of payload.
     Datagram(u32),
+    /// A report of a PEP's border to a server.
+    Report(Report),
+    /// A probe of a server to a PEP's border.
+    Probe(Probe),
+    /// The border's answer.
+    Echo(Echo),
 }
 
 /// A packet in transit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Packet {
-    /// Index of the flow.
+    /// Index of the flow, or [`NO_FLOW`](hotcc_lab_proto::records::NO_FLOW).
     pub flow: u16,
     /// Whether it may be marked (ECT).
     pub ect: bool,
@@ -106,6 +174,10 @@ impl Packet {
             Content::Data(data) => data.len + data.segments * HEADER_BYTES,
             Content::Ack(ack) | Content::Fin(ack) => ack.bytes(),
             Content::Datagram(payload) => payload + UDP_HEADER_BYTES,
+            Content::Report(report) => {
+                PEP_BYTES + REPORTED_FLOW_BYTES + u32::from(report.range_count) * REPORTED_RANGE_BYTES
+            }
+            Content::Probe(_) | Content::Echo(_) => PEP_BYTES + NONCE_BYTES,
         }
     }
 
@@ -116,6 +188,6 @@ impl Packet {
 
     /// Returns whether the packet goes from the flow's sender to its receiver.
     pub fn towards_receiver(&self) -> bool {
-        !matches!(self.content, Content::SynAck | Content::Ack(_) | Content::Fin(_))
+        matches!(self.content, Content::Syn | Content::Empty | Content::Data(_) | Content::Datagram(_))
     }
 }

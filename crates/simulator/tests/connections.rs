@@ -184,7 +184,6 @@ fn lossy(cc: &str, loss: f64) -> Plan {
     plan
 }
 
-/// Simulations have no PEP.
 #[test]
 fn mdcubic_without_a_pep_is_cubic() {
     let windows = |cc: &str| run(&lossy(cc, 0.001)).acks.iter().map(|ack| (ack.time_ns, ack.cwnd)).collect::<Vec<_>>();

@@ -87,9 +87,8 @@ fn a_choice_that_leaves_nothing_is_refused() {
 #[test]
 fn the_simulator_refuses_what_it_lacks_by_line() {
     let directory = tempfile::tempdir().unwrap();
-    let (without_pep, pep) = VALID.split_once("[[pep]]").unwrap();
     let sim = |arguments: &[&str], right: &str, other: &str| {
-        fs::write(directory.path().join("x.toml"), without_pep.replace(right, other)).unwrap();
+        fs::write(directory.path().join("x.toml"), VALID.replace(right, other)).unwrap();
         let done = lab(&[&["--sim", "x.toml"], arguments].concat(), directory.path());
         (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
     };
@@ -110,7 +109,6 @@ fn the_simulator_refuses_what_it_lacks_by_line() {
             "name = \"ue\"\nrx = \"arwa\"",
             &"x.toml:12: host `ue`: the simulator has no receiver programs; use --lab vm".to_owned(),
         ),
-        ("[[event]]", &format!("[[pep]]{pep}\n[[event]]"), &"x.toml:59: PEP: the simulator has no PEP".to_owned()),
     ] {
         let (code, said) = sim(&["--check"], right, wrong);
         assert!(code == 1 && said.contains(what), "{said}");

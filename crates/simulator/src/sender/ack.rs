@@ -29,6 +29,11 @@ struct Sacked {
 impl Sender {
     /// Processes an ACK.
     pub fn acknowledge(&mut self, now_ns: u64, ack: &Ack) {
+        self.take_ack(now_ns, ack, Some(ack.echo_ms));
+    }
+
+    /// Processes an ACK, with the timestamp that it echoes.
+    pub(super) fn take_ack(&mut self, now_ns: u64, ack: &Ack, echo_ms: Option<u32>) {
         self.sock.now_ns = now_ns;
         self.record(false);
         let prior_una = self.una;
@@ -41,7 +46,7 @@ impl Sender {
             self.timers.retransmits = 0;
         }
         self.window_end = self.window_end.max(ack.window_end);
-        self.echo_ms = Some(ack.echo_ms);
+        self.echo_ms = echo_ms;
         self.sock.rcv_tsval = ack.stamp_ms;
         let (delivered, lost) = (self.sock.delivered, self.sock.lost);
         let prior_highest = self.highest_sack();

@@ -4,6 +4,7 @@
 mod ack;
 mod application;
 mod output;
+mod pep;
 mod rack;
 mod rate;
 mod recovery;
@@ -25,7 +26,7 @@ pub(crate) use rtt::RTO_MIN_US;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
 use state::{Application, Rack, Recovery, Sample, Timers};
-pub(crate) use state::{Config, Sender};
+pub(crate) use state::{Config, Flight, Sender};
 
 impl Sender {
     /// Creates a sender that has not opened its connection yet. `watched` is a field of the congestion control's state

@@ -28,6 +28,17 @@ pub(crate) struct Config {
     pub window_bytes: u64,
 }
 
+/// What the server's agent of a PEP reads of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    /// First byte that is not acknowledged.
+    pub una: u64,
+    /// Next byte to send.
+    pub next: u64,
+    /// Whether the agent may clock the connection if the border saw bytes in flight (`may_clock`).
+    pub may_be_clocked: bool,
+}
+
 /// A sender.
 pub(crate) struct Sender {
     pub(super) config: Config,
